@@ -10,7 +10,8 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nearflash_node_tests::{Kind, Load, LoadSize, Machine, Mirrored, Network};
+use nearflash::{Client, Credentials, Options, Volume};
+use nearflash_node_tests::{Kind, Load, LoadSize, Machine, Mirrored, Network, Stamp};
 use rustix::process::{Signal, kill_process};
 
 const NODES: usize = 3;
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The time for which a node counts on another one.
 const LEASE: Duration = Duration::from_secs(1);
+
+/// The block of the host that switches, in the middle between two blocks of the load.
+const SWITCHED: u64 = 8;
 
 /// A wait that is told with its node.
 const LONG: Duration = Duration::from_secs(3);
@@ -46,10 +50,14 @@ enum Fault {
     Isolate,
     /// The same, and it dies meanwhile: nobody hears of its end.
     PowerCut,
+    /// SIGSTOP while a write lies in its socket. The host closes the connection, and writes over another node.
+    StopAndSwitch,
+    /// A volume is removed while hosts of all nodes write to it.
+    Remove,
 }
 
 impl Fault {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Nothing,
         Self::Kill,
         Self::KillWithEtcd,
@@ -59,6 +67,8 @@ impl Fault {
         Self::CutBothWays,
         Self::Isolate,
         Self::PowerCut,
+        Self::StopAndSwitch,
+        Self::Remove,
     ];
 
     fn name(self) -> &'static str {
@@ -72,13 +82,15 @@ impl Fault {
             Self::CutBothWays => "two-way drop between two nodes",
             Self::Isolate => "link of a node down",
             Self::PowerCut => "link down, then kill -9",
+            Self::StopAndSwitch => "SIGSTOP, and a host switches",
+            Self::Remove => "removal of a volume under load",
         }
     }
 
     /// The nodes whose readers and writers have nothing to do with the fault.
     fn spares(self, first: usize, second: usize) -> Vec<usize> {
         let is_spared = |node: &usize| match self {
-            Self::Nothing => true,
+            Self::Nothing | Self::Remove => true,
             Self::CutOneWay | Self::CutBothWays => *node != first && *node != second,
             _ => *node != first,
         };
@@ -139,6 +151,8 @@ struct Torture<'a> {
     load: Load,
     random: Random,
     times: BTreeMap<Fault, Times>,
+    /// What the block of the host that switches must hold.
+    switched: u64,
 }
 
 impl Torture<'_> {
@@ -178,7 +192,7 @@ impl Torture<'_> {
         times.writer.push(writer);
         times.returning.push(returning.max(returning_writer));
         times.whole.push(whole);
-        is_whole && goes_on
+        is_whole && goes_on && self.is_switched()
     }
 
     /// Begins a fault, and lets it last.
@@ -193,6 +207,8 @@ impl Torture<'_> {
             }
             Fault::End => self.nodes.terminate(first),
             Fault::Stop => self.nodes.signal(first, Signal::STOP),
+            Fault::StopAndSwitch => self.switch(first, second),
+            Fault::Remove => self.remove_under_load(first),
             Fault::CutOneWay => self.network.cut(first, second),
             Fault::CutBothWays => {
                 self.network.cut(first, second);
@@ -206,7 +222,9 @@ impl Torture<'_> {
             }
         }
         sleep(match fault {
-            Fault::Nothing | Fault::Kill | Fault::End => self.random.millis(500, 1500),
+            Fault::Nothing | Fault::Kill | Fault::End | Fault::Remove => {
+                self.random.millis(500, 1500)
+            }
             Fault::KillWithEtcd => self.random.millis(2500, 4000),
             _ => self.random.millis(2000, 4000),
         });
@@ -215,9 +233,9 @@ impl Torture<'_> {
     /// Ends a fault.
     fn relieve(&mut self, fault: Fault, first: usize, second: usize) {
         match fault {
-            Fault::Nothing => {}
+            Fault::Nothing | Fault::Remove => {}
             Fault::Kill | Fault::KillWithEtcd | Fault::End => self.nodes.serve(first),
-            Fault::Stop => self.nodes.signal(first, Signal::CONT),
+            Fault::Stop | Fault::StopAndSwitch => self.nodes.signal(first, Signal::CONT),
             Fault::CutOneWay => self.network.mend(first, second),
             Fault::CutBothWays => {
                 self.network.mend(first, second);
@@ -227,6 +245,72 @@ impl Torture<'_> {
             Fault::PowerCut => {
                 self.network.set_link(first, true);
                 self.nodes.serve(first);
+            }
+        }
+    }
+
+    /// A host of the first node gives up a write that lies in the socket of a node that is stopped, and writes over
+    /// the second one.
+    fn switch(&mut self, first: usize, second: usize) {
+        let volume = self.open(first, "data");
+        let stamp = |sequence| Stamp { lba: SWITCHED, sequence }.block(4096);
+        volume.write_at(&stamp(self.switched + 1), SWITCHED * 4096).unwrap();
+        self.nodes.node(first).freeze();
+        // It does not answer.
+        let _ = volume
+            .with_timeout(Duration::from_millis(300))
+            .write_at(&stamp(self.switched + 2), SWITCHED * 4096);
+        drop(volume);
+        self.switched += 3;
+        let volume = self.open(second, "data");
+        self.wait("the write over another node", |it| {
+            volume.write_at(&stamp(it.switched), SWITCHED * 4096).is_ok()
+        });
+    }
+
+    /// Whether the block of the host that switches has the last write, at every node.
+    fn is_switched(&self) -> bool {
+        (0..NODES).filter(|_| self.switched > 0).all(|node| {
+            let mut block = [0; 4096];
+            self.open(node, "data").read_at(&mut block, SWITCHED * 4096).unwrap();
+            let found = Stamp::of(&block).map(|stamp| stamp.sequence);
+            let is_last = found == Some(self.switched);
+            if !is_last {
+                println!("n{node}: {found:?} instead of {}, which came later", self.switched);
+            }
+            is_last
+        })
+    }
+
+    /// Every request on the volume ends.
+    fn remove_under_load(&self, at: usize) {
+        let create = ["volume", "create", "other", "--replicas", "2", "--size", "48MiB"];
+        self.nodes.node(at).command(&create);
+        let volumes: Vec<Volume> = (0..NODES).map(|node| self.open(node, "other")).collect();
+        std::thread::scope(|scope| {
+            for volume in &volumes {
+                scope.spawn(|| while volume.write_at(&[0x5A; 1 << 16], 0).is_ok() {});
+            }
+            sleep(Duration::from_millis(200));
+            self.nodes.node(at).command(&["volume", "remove", "other", "--force", "--yes"]);
+        });
+        let is_gone = |it: &Self, node| {
+            let listed = it.nodes.node(node).command(&["volume", "list"]);
+            listed["volumes"].as_array().is_some_and(|volumes| volumes.len() == 1)
+        };
+        self.wait("the end of the volume", |it| (0..NODES).all(|node| is_gone(it, node)));
+    }
+
+    /// Opens a volume, as soon as the node has it.
+    fn open(&self, node: usize, name: &str) -> Volume {
+        let url = format!("direct://{}", self.nodes.addresses()[node]);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let client = Client::connect_with(&url, Credentials::NONE, Options::default());
+            match client.and_then(|client| client.open(name)) {
+                Ok(volume) => return volume,
+                Err(error) if Instant::now() > deadline => panic!("n{node}: {error}"),
+                Err(_) => sleep(Duration::from_millis(20)),
             }
         }
     }
@@ -308,7 +392,7 @@ fn main() -> std::process::ExitCode {
     let load = Load::start(&nodes.addresses(), "data", size);
     let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (network, machines, times) = (&network, &machines[..], BTreeMap::new());
-    let mut torture = Torture { network, machines, nodes, load, random, times };
+    let mut torture = Torture { network, machines, nodes, load, random, times, switched: 0 };
     let mut heals =
         torture.wait("the load begins", |it| (0..NODES).all(|node| it.progress(node) > 20));
     for round in 0..rounds {
