@@ -242,3 +242,12 @@ fn a_host_is_disconnected_when_its_psk_is_removed() {
     drop(host);
     assert!(identity(psk(1)).connect(node.address()).is_err());
 }
+
+/// OpenSSL costs a process 1.7 MB of resident memory.
+#[test]
+fn a_node_without_tls_does_not_load_openssl() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", node.pid())).unwrap();
+    assert!(maps.contains("libc.so") && !maps.contains("libssl") && !maps.contains("libcrypto"));
+}

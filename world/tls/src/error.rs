@@ -63,6 +63,9 @@ pub enum StartError {
         "this program has no TLS, because it is a static one: use the Debian package, or build it from source"
     )]
     Absent,
+    /// The library is not installed.
+    #[error("TLS needs OpenSSL, which is missing: install libssl3, or OpenSSL 1.1.1 or newer")]
+    Missing,
     /// The library refuses its configuration.
     #[error("OpenSSL cannot be used ({0}): use version 1.1.1 or newer")]
     Library(LibraryError),

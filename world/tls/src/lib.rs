@@ -6,7 +6,7 @@
 //!
 //! OpenSSL, because rustls has no external pre-shared keys. The safe bindings of OpenSSL have only the callbacks
 //! of TLS 1.2, which cannot select SHA-384. This crate therefore calls the library itself, and all its `unsafe` code is
-//! in `library` and `wire`.
+//! in `openssl`, `library`, `stream` and `wire`. The library is loaded when TLS is first used.
 //!
 //! A [`Stream`] is one end of a connection. Bytes of the peer and plaintext go in, and plaintext and bytes for the
 //! peer come out. It has no socket and no clock. This crate does not know NVMe: a [`KeySource`] finds the key
@@ -28,6 +28,8 @@ mod hello;
 mod key;
 #[cfg(not(target_env = "musl"))]
 mod library;
+#[cfg(not(target_env = "musl"))]
+mod openssl;
 #[cfg(not(target_env = "musl"))]
 mod stream;
 #[cfg(not(target_env = "musl"))]

@@ -1,14 +1,13 @@
-//! OpenSSL: the functions that the bindings lack, the configuration of both ends, and the callbacks that find keys.
+//! OpenSSL: the configuration of both ends, and the callbacks that find keys.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulong, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use openssl_sys as ffi;
-
 use crate::error::{Failure, LibraryError, StartError};
 use crate::hello::identities;
 use crate::key::{Identity, KeySource, PskKey, Suite};
+use crate::openssl as ffi;
 use crate::stream::Stream;
 use crate::wire::{self, Keys, Wire};
 
@@ -21,36 +20,6 @@ const BINDER_DOES_NOT_VERIFY: c_int = 253;
 const CALLBACK_FAILED: c_int = 234;
 /// The library's reason for the peer's alert 0; the other alerts follow.
 const FIRST_ALERT: c_int = 1000;
-
-type FindSession =
-    unsafe extern "C" fn(*mut ffi::SSL, *const c_uchar, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
-type UseSession = unsafe extern "C" fn(
-    *mut ffi::SSL,
-    *const ffi::EVP_MD,
-    *mut *const c_uchar,
-    *mut usize,
-    *mut *mut ffi::SSL_SESSION,
-) -> c_int;
-
-// The declarations are those of openssl/ssl.h, since 1.1.1.
-unsafe extern "C" {
-    fn SSL_CTX_set_psk_find_session_callback(context: *mut ffi::SSL_CTX, find: Option<FindSession>);
-    fn SSL_CTX_set_psk_use_session_callback(context: *mut ffi::SSL_CTX, pick: Option<UseSession>);
-    fn SSL_SESSION_new() -> *mut ffi::SSL_SESSION;
-    fn SSL_SESSION_set1_master_key(
-        session: *mut ffi::SSL_SESSION,
-        key: *const c_uchar,
-        len: usize,
-    ) -> c_int;
-    fn SSL_SESSION_set_cipher(
-        session: *mut ffi::SSL_SESSION,
-        cipher: *const ffi::SSL_CIPHER,
-    ) -> c_int;
-    fn SSL_SESSION_set_protocol_version(session: *mut ffi::SSL_SESSION, version: c_int) -> c_int;
-    /// Whether bytes wait in the connection.
-    pub(crate) fn SSL_has_pending(ssl: *const ffi::SSL) -> c_int;
-    fn SSL_CIPHER_find(ssl: *mut ffi::SSL, id: *const c_uchar) -> *const ffi::SSL_CIPHER;
-}
 
 impl Suite {
     /// Its number. RFC 8446, B.4.
@@ -67,15 +36,6 @@ impl Suite {
             Self::Aes256Sha384 => c"TLS_AES_256_GCM_SHA384",
         }
     }
-}
-
-/// Sets the only groups of a context, which must be valid. Returns whether the library knows them.
-///
-/// # Safety
-/// The context must be valid, and not yet shared.
-pub(crate) unsafe fn set_groups(context: *mut ffi::SSL_CTX, groups: &CStr) -> bool {
-    // SAFETY: as required here; the library copies the text.
-    unsafe { ffi::SSL_CTX_set1_groups_list(context, groups.as_ptr()) == 1 }
 }
 
 /// The configuration of one end, which its connections share.
@@ -100,21 +60,20 @@ const GROUPS: &CStr = c"X25519:P-256";
 
 impl Context {
     /// The part of the configuration that both ends share.
-    fn new(method: unsafe extern "C" fn() -> *const ffi::SSL_METHOD) -> Result<Self, StartError> {
-        ffi::init();
+    fn new(method: unsafe fn() -> *const ffi::SSL_METHOD) -> Result<Self, StartError> {
+        if !ffi::load() {
+            return Err(StartError::Missing);
+        }
         // SAFETY: the method is one of the library's.
         let made = unsafe { NonNull::new(ffi::SSL_CTX_new(method())) };
         let context = Self(made.ok_or_else(start_error)?);
         let it = context.0.as_ptr();
         // SAFETY: the context is valid, and the text is static.
         let is_set = unsafe {
-            ffi::SSL_CTX_set_mode(it, ffi::SSL_MODE_RELEASE_BUFFERS);
-            ffi::SSL_CTX_set_session_cache_mode(it, ffi::SSL_SESS_CACHE_OFF);
             let suites = c"TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256".as_ptr();
-            ffi::SSL_CTX_set_min_proto_version(it, ffi::TLS1_3_VERSION) == 1
-                && ffi::SSL_CTX_set_max_proto_version(it, ffi::TLS1_3_VERSION) == 1
+            ffi::configure(it)
                 && ffi::SSL_CTX_set_ciphersuites(it, suites) == 1
-                && set_groups(it, GROUPS)
+                && ffi::set_groups(it, GROUPS)
                 && ffi::SSL_CTX_set_num_tickets(it, 0) == 1
         };
         if is_set { Ok(context) } else { Err(start_error()) }
@@ -139,13 +98,13 @@ impl Server {
     /// A server whose keys are these.
     ///
     /// # Errors
-    /// If the library refuses the configuration, or is absent.
+    /// If the library refuses the configuration, or is missing.
     pub fn new(source: Arc<dyn KeySource>) -> Result<Self, StartError> {
         let context = Context::new(ffi::TLS_server_method)?;
         // SAFETY: the context is valid, and the callbacks have the signatures that the library requires.
         unsafe {
             let it = context.0.as_ptr();
-            SSL_CTX_set_psk_find_session_callback(it, Some(find_session));
+            ffi::SSL_CTX_set_psk_find_session_callback(it, Some(find_session));
             ffi::SSL_CTX_set_client_hello_cb(it, Some(read_hello), ptr::null_mut());
         }
         Ok(Self { context, source })
@@ -189,7 +148,7 @@ impl Client {
     pub(crate) fn with_groups(groups: &CStr) -> Self {
         let client = Self::new().unwrap();
         // SAFETY: the context is valid, and nobody else has it.
-        assert!(unsafe { set_groups(client.context.0.as_ptr(), groups) });
+        assert!(unsafe { ffi::set_groups(client.context.0.as_ptr(), groups) });
         client
     }
 }
@@ -198,13 +157,13 @@ impl Client {
     /// A client.
     ///
     /// # Errors
-    /// If the library refuses the configuration, or is absent.
+    /// If the library refuses the configuration, or is missing.
     pub fn new() -> Result<Self, StartError> {
         let context = Context::new(ffi::TLS_client_method)?;
         // A server that takes no PSK sends a certificate. No issuer is trusted, so the client refuses it.
         // SAFETY: as for the server.
         unsafe {
-            SSL_CTX_set_psk_use_session_callback(context.0.as_ptr(), Some(use_session));
+            ffi::SSL_CTX_set_psk_use_session_callback(context.0.as_ptr(), Some(use_session));
             ffi::SSL_CTX_set_verify(context.0.as_ptr(), ffi::SSL_VERIFY_PEER, None);
         }
         Ok(Self { context })
@@ -317,13 +276,13 @@ unsafe fn session_of(ssl: *mut ffi::SSL, key: &PskKey) -> *mut ffi::SSL_SESSION 
     let (id, secret) = (key.suite().id(), key.secret());
     // SAFETY: the arguments are valid, with their exact lengths; the library copies the key.
     unsafe {
-        let session = SSL_SESSION_new();
+        let session = ffi::SSL_SESSION_new();
         if session.is_null() {
             return session;
         }
-        let is_set = SSL_SESSION_set1_master_key(session, secret.as_ptr(), secret.len()) == 1
-            && SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, id.as_ptr())) == 1
-            && SSL_SESSION_set_protocol_version(session, ffi::TLS1_3_VERSION) == 1;
+        let is_set = ffi::SSL_SESSION_set1_master_key(session, secret.as_ptr(), secret.len()) == 1
+            && ffi::SSL_SESSION_set_cipher(session, ffi::SSL_CIPHER_find(ssl, id.as_ptr())) == 1
+            && ffi::SSL_SESSION_set_protocol_version(session, ffi::TLS1_3_VERSION) == 1;
         if !is_set {
             ffi::SSL_SESSION_free(session);
             return ptr::null_mut();
@@ -345,7 +304,7 @@ fn take_error() -> c_ulong {
 /// The failure that the last call reported.
 pub(crate) fn failure() -> Failure {
     let error = take_error();
-    match reason_number(error) {
+    match ffi::reason_of(error) {
         BINDER_DOES_NOT_VERIFY => Failure::WrongKey,
         CALLBACK_FAILED => Failure::NoKey,
         _ => Failure::Protocol(LibraryError(error)),
@@ -358,12 +317,8 @@ pub(crate) fn start_error() -> StartError {
 
 /// The alert of the peer that an error reports.
 pub(crate) fn alert(error: u64) -> Option<u8> {
-    let alert = reason_number(error).checked_sub(FIRST_ALERT)?;
+    let alert = ffi::reason_of(error).checked_sub(FIRST_ALERT)?;
     u8::try_from(alert).ok()
-}
-
-fn reason_number(error: c_ulong) -> c_int {
-    ffi::ERR_GET_REASON(error)
 }
 
 /// The library's text for an error.

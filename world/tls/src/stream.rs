@@ -4,10 +4,9 @@ use std::fmt;
 use std::mem;
 use std::ptr::NonNull;
 
-use openssl_sys as ffi;
-
 use crate::error::{Failure, StartError};
 use crate::key::{Identity, PskKey, TrafficKeys};
+use crate::openssl as ffi;
 use crate::wire::{self, Keys, Wire};
 use crate::{Opened, library};
 
@@ -91,7 +90,7 @@ impl Stream {
         let Keys::Server { suite: Some(suite), .. } = self.wire().keys else { return None };
         let secrets = mem::take(&mut self.wire_mut().secrets);
         // SAFETY: the connection is valid.
-        let has_pending = unsafe { library::SSL_has_pending(self.ssl()) } == 1;
+        let has_pending = unsafe { ffi::SSL_has_pending(self.ssl()) } == 1;
         let is_new = !self.has_records && !has_pending && !self.wire().holds_input();
         if is_new { secrets.of_server(suite) } else { None }
     }

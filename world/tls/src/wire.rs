@@ -7,10 +7,9 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use openssl_sys as ffi;
-
 use crate::StartError;
 use crate::key::{Identity, KeySource, PskKey, Suite};
+use crate::openssl as ffi;
 use crate::traffic::Secrets;
 
 /// Both directions of a connection, and the keys of its handshake.
@@ -113,9 +112,9 @@ fn method() -> Result<*const ffi::BIO_METHOD, StartError> {
         // SAFETY: the functions have the signatures that the library requires, and the name is static.
         unsafe {
             let method = NonNull::new(ffi::BIO_meth_new(ffi::BIO_TYPE_NONE, c"memory".as_ptr()))?;
-            ffi::BIO_meth_set_read__fixed_rust(method.as_ptr(), Some(read));
-            ffi::BIO_meth_set_write__fixed_rust(method.as_ptr(), Some(write));
-            ffi::BIO_meth_set_ctrl__fixed_rust(method.as_ptr(), Some(control));
+            ffi::BIO_meth_set_read(method.as_ptr(), Some(read));
+            ffi::BIO_meth_set_write(method.as_ptr(), Some(write));
+            ffi::BIO_meth_set_ctrl(method.as_ptr(), Some(control));
             Some(Method(method))
         }
     });
