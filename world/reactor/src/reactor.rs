@@ -242,6 +242,9 @@ impl Reactor {
 
     /// Requests wake-ups from every source. `false` when there is work already.
     fn begin_sleep(&mut self) -> bool {
+        while let Some(watch) = self.rings.take_unwatched() {
+            self.arm_bell(watch);
+        }
         self.unsent.is_empty()
             && self.secured.begin_sleep()
             && self.mailbox.begin_sleep()
@@ -319,9 +322,7 @@ impl Reactor {
                 self.arm_wake();
             }
             Token::Bell { ring, generation } => {
-                if self.rings.rang(RingId(ring), generation) {
-                    self.arm_bell(RingId(ring));
-                }
+                self.rings.rang(RingId(ring), generation);
             }
             Token::Ignored => {}
         }
@@ -380,8 +381,7 @@ impl Reactor {
         push(&mut self.ring, &entry.user_data(Token::Wake.pack()));
     }
 
-    fn arm_bell(&mut self, ring: RingId) {
-        let BellWatch { fd, token } = self.rings.bell(ring);
+    fn arm_bell(&mut self, BellWatch { fd, token }: BellWatch) {
         let entry = opcode::PollAdd::new(types::Fd(fd), poll_bits(libc::POLLIN)).build();
         push(&mut self.ring, &entry.user_data(token.pack()));
     }

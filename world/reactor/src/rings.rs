@@ -38,6 +38,9 @@ pub(crate) struct Rings {
     handovers: Vec<(SocketId, Handover)>,
     /// Distinguishes the watch on a bell from an earlier one in the same slot.
     generation: u32,
+    /// Rings whose bells rang. They are watched again when the core sleeps, because a core that is awake
+    /// polls the rings: that saves a system call for each time that a client wakes it.
+    unwatched: Vec<RingId>,
     /// The core's processor, as its clients know it.
     processor: Processor,
     /// Whether a client that runs on this processor was served since the last look.
@@ -88,6 +91,7 @@ impl Rings {
     pub(crate) fn detach(&mut self, ring: RingId) -> Token {
         let Ring { generation, data_len, .. } = self.rings.remove(slot(ring));
         self.shared_len.0 -= data_len.0;
+        self.unwatched.retain(|it| *it != ring);
         Token::Bell { ring: ring.0, generation }
     }
 
@@ -97,12 +101,19 @@ impl Rings {
         BellWatch { fd: end.bell().as_raw_fd(), token }
     }
 
-    /// Takes the end of a watch on a bell. Returns whether to watch that bell again.
-    pub(crate) fn rang(&self, ring: RingId, generation: u32) -> bool {
-        let rang = self.rings.get(slot(ring)).filter(|ring| ring.generation == generation);
+    /// Takes the end of a watch on a bell.
+    pub(crate) fn rang(&mut self, ring: RingId, generation: u32) {
+        let rang = self.rings.get(slot(ring)).filter(|it| it.generation == generation);
         // A client that has closed its end either has ended, or has only itself to blame for lost
         // wake-ups.
-        rang.is_some_and(|ring| ring.end.silence_bell())
+        if rang.is_some_and(|it| it.end.silence_bell()) {
+            self.unwatched.push(ring);
+        }
+    }
+
+    /// A bell to watch again.
+    pub(crate) fn take_unwatched(&mut self) -> Option<BellWatch> {
+        self.unwatched.pop().map(|ring| self.bell(ring))
     }
 
     /// Asks every client to ring its bell. `false` when there is an entry to take already.

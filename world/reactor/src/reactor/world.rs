@@ -209,7 +209,7 @@ impl World for Reactor {
 
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
         let ring = self.rings.attach(socket, spec)?;
-        self.arm_bell(ring);
+        self.arm_bell(self.rings.bell(ring));
         Ok(ring)
     }
 
