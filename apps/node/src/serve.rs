@@ -47,14 +47,16 @@ pub struct Running {
     changes: Changes,
     authenticator: Authenticator,
     workers: Workers,
-    remotes: RemoteWatch,
-    backings: Option<BackingWatch>,
+    watches: Watches,
     cluster: Option<Clustered>,
     /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
     /// The owner of files, and its socket.
     files: Option<(Arc<FilesOwner>, SocketFile)>,
 }
+
+/// The threads that wait for other nodes, and that look at the files of devices.
+type Watches = (RemoteWatch, Option<BackingWatch>);
 
 /// Prepares what the configuration and the cluster say. `remotes` are those that were found, and whether they are all.
 fn prepare_by(
@@ -82,10 +84,7 @@ impl Running {
         // been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
-        crate::events::record_changes_in(&config.data_dir).map_err(|source| NodeError::System {
-            action: "open the file of changes in the data directory",
-            source,
-        })?;
+        record_changes(config)?;
         check_proofs(config, &catalog)?;
         let cluster = enrolled(config, &catalog, &doors)?;
         let (remotes, absent) = remote::find(&config.remotes)?;
@@ -130,10 +129,7 @@ impl Running {
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let desks = start_desks(&node, events, authentications).inspect_err(given_up)?;
         let (changes, authenticator, workers) = desks;
-        let remotes = RemoteWatch::start(Arc::clone(&node), absent);
-        let remotes = remotes.map_err(no_thread).inspect_err(given_up)?;
-        let backings = BackingWatch::start(&node, cluster.is_some());
-        let backings = backings.map_err(no_thread).inspect_err(given_up)?;
+        let watches = start_watches(&node, absent, cluster.is_some()).inspect_err(given_up)?;
         let files = files.map(|files| files.start(&node, &runtime)).transpose();
         let files = files.map_err(no_thread).inspect_err(given_up)?;
         let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
@@ -151,8 +147,7 @@ impl Running {
             changes,
             authenticator,
             workers,
-            remotes,
-            backings,
+            watches,
             cluster,
             local_socket,
             files,
@@ -187,8 +182,9 @@ impl Running {
         }
         // Requests that wait for a job or trace are answered when the workers stop.
         let are_idle = self.workers.stop();
-        self.remotes.stop();
-        self.backings.into_iter().for_each(BackingWatch::stop);
+        let (remotes, backings) = self.watches;
+        remotes.stop();
+        backings.into_iter().for_each(BackingWatch::stop);
         self.http.into_iter().for_each(Http::stop);
         self.control.stop();
         self.cluster.into_iter().for_each(Clustered::stop);
@@ -366,6 +362,29 @@ fn start_control(
             Err(no_thread(source))
         }
     }
+}
+
+/// Starts the threads that wait for other nodes, and that look at the files of devices.
+fn start_watches(
+    node: &Arc<Node>,
+    absent: Vec<remote::RemoteSpec>,
+    is_in_cluster: bool,
+) -> Result<Watches, NodeError> {
+    let remotes = RemoteWatch::start(Arc::clone(node), absent).map_err(no_thread)?;
+    match BackingWatch::start(node, is_in_cluster) {
+        Ok(backings) => Ok((remotes, backings)),
+        Err(source) => {
+            remotes.stop();
+            Err(no_thread(source))
+        }
+    }
+}
+
+/// Keeps the log of changes in the data directory.
+fn record_changes(config: &Config) -> Result<(), NodeError> {
+    let opened = crate::events::record_changes_in(&config.data_dir);
+    let action = "open the file of changes in the data directory";
+    opened.map_err(|source| NodeError::System { action, source })
 }
 
 fn no_thread(source: io::Error) -> NodeError {
