@@ -121,6 +121,10 @@ pub struct Status {
     /// iSCSI sessions.
     #[serde(default)]
     pub initiators: Vec<InitiatorInfo>,
+    /// The use of the places of hosts, initiators and clients, of which a node has a limited number. Absent if no
+    /// core answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<PlaceInfo>,
     /// Counters of each volume and of each of its hosts. Absent if there are no volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_io: Vec<VolumeIo>,
@@ -130,6 +134,25 @@ pub struct Status {
     /// Jobs that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobInfo>,
+}
+
+/// The use of the places of one kind. A peer that finds none is refused.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct PlaceInfo {
+    /// `nvme-controllers`, `nvme-discovery-controllers`, `iscsi-sessions`, `iscsi-discovery-sessions`,
+    /// `connections`, or `unproved-connections`: those whose peers have not proved yet who they are.
+    pub kind: String,
+    /// The taken places.
+    pub used: u64,
+    /// All places.
+    pub places: u64,
+    /// The host, initiator, credential or address that has the most. Absent if none is taken; of connections, it
+    /// is among direct clients, and of one core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The number of those.
+    #[serde(default)]
+    pub held: u64,
 }
 
 /// An iSCSI name that several subsystems would have: names of volumes and subsystems tell capital from

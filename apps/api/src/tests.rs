@@ -88,6 +88,13 @@ fn status() -> Status {
             connections: 2,
             core: 0,
         }],
+        places: vec![PlaceInfo {
+            kind: "nvme-controllers".to_owned(),
+            used: 1,
+            places: 1024,
+            holder: Some("nqn.host".to_owned()),
+            held: 1,
+        }],
         volume_io: vec![],
         refused_logins: None,
         jobs: vec![],
@@ -199,7 +206,7 @@ fn answers_are_as_they_always_were() {
 #[test]
 #[allow(clippy::too_many_lines, reason = "it is one document")]
 fn a_status_is_as_it_always_was() {
-    insta::assert_snapshot!(document(Status { clients: vec![], initiators: vec![], ..status() }), @r#"
+    insta::assert_snapshot!(document(Status { clients: vec![], initiators: vec![], places: vec![], ..status() }), @r#"
         {
           "schema": 1,
           "version": "0.1.0",

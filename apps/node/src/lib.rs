@@ -50,8 +50,8 @@ pub use runtime_face::{
     ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
     DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess,
     InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication,
-    OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
-    Then, TraceSpec,
+    OnFiles, OnMirrors, OpenDoor, PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError, Then, TraceSpec,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

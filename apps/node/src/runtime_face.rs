@@ -27,7 +27,7 @@ use nearflash_request::{
     Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Support, Tag, VolumeId,
 };
 use nearflash_session::DoorTls;
-use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
+use nearflash_shard::{ClientPlace, Peer, PeerConfig, PlaceKind, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -706,6 +706,23 @@ pub struct RuntimeStatus {
     pub initiators: Vec<ConnectedInitiator>,
     /// The mirrors that are being copied, and how far each is.
     pub copies: Vec<(MirrorId, ByteLen)>,
+    /// The use of each kind of places of hosts and clients.
+    pub places: Vec<PlaceUse>,
+}
+
+/// The use of the places of one kind, over all cores.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PlaceUse {
+    /// The kind.
+    pub kind: PlaceKind,
+    /// The taken ones.
+    pub used: u64,
+    /// All of them.
+    pub places: u64,
+    /// Who has the most.
+    pub holder: Option<String>,
+    /// How many those are.
+    pub held: u64,
 }
 
 /// The connected hosts and initiators, and the clients of a volume.

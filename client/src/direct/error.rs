@@ -364,6 +364,7 @@ fn refusal(source: &PeerError) -> Option<Status> {
     match source {
         PeerError::Goodbye(status) => Some(*status),
         PeerError::Impostor | PeerError::Unauthenticated => Some(Status::AUTHENTICATION_FAILED),
+        PeerError::ShareTaken => Some(Status::BUSY),
         PeerError::CredentialExpired => Some(Status::CREDENTIAL_EXPIRED),
         PeerError::Version { .. } => Some(Status::VERSION),
         _ => None,

@@ -46,6 +46,8 @@ struct Account {
     /// The reserve that it may take buffers from.
     reserve: Option<Reserve>,
     host: HostId,
+    /// Its host has proved its name, or must before it asks for anything.
+    is_proved: bool,
     /// Indexed by the lowest bits of the volume's number. The length is a power of two, or 0.
     meters: Vec<Option<(VolumeId, MeterId)>>,
 }
@@ -73,8 +75,18 @@ impl Accounts {
     pub fn open(&mut self, name: Option<&str>) -> AccountId {
         let host = self.enter(name);
         let (held, meters) = (Held::default(), Vec::new());
-        let account = Account { held, payloads: 0, reserve: None, host, meters };
+        let account = Account { held, payloads: 0, reserve: None, host, is_proved: false, meters };
         AccountId(self.accounts.insert(account))
+    }
+
+    /// The host of the connection has proved its name, or must before it asks for anything.
+    pub fn set_proved(&mut self, id: AccountId) {
+        self.accounts[id.0].is_proved = true;
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_proved(&self, id: AccountId) -> bool {
+        self.accounts[id.0].is_proved
     }
 
     /// The connection is another node's, and its requests are on faces of mirrors.

@@ -26,6 +26,10 @@ use crate::trace::TraceId;
 /// whose host reads and writes takes 4 KiB; no meter takes more than 11 KiB.
 pub const PAIRS_MAX: usize = 2048;
 
+/// The pairs that hosts which have proved their names find when the others have all that they can have: names
+/// without a proof are free.
+const PROVED_PAIRS: usize = PAIRS_MAX / 4;
+
 /// The host that a meter counts for.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Asking {
@@ -83,10 +87,10 @@ impl Meters {
     }
 
     /// The meter of a pair. If there are too many pairs, the one that all further hosts share.
-    fn open(&mut self, pair: Pair) -> MeterId {
+    fn open(&mut self, pair: Pair, is_proved: bool) -> MeterId {
         let is_known = self.pairs.contains_key(&pair);
-        let pair =
-            if is_known || self.pairs.len() < PAIRS_MAX { pair } else { (pair.0, Asking::Others) };
+        let max = if is_proved { PAIRS_MAX } else { PAIRS_MAX - PROVED_PAIRS };
+        let pair = if is_known || self.pairs.len() < max { pair } else { (pair.0, Asking::Others) };
         let (meters, opened) = (&mut self.meters, &mut self.opened);
         *self.pairs.entry(pair).or_insert_with_key(|(volume, host)| {
             let meter = Arc::new(Meter::default());
@@ -135,11 +139,12 @@ impl Engine {
     #[cold]
     fn open_meter(&mut self, account: AccountId, volume: VolumeId) -> MeterId {
         if self.volumes.get(volume).is_none() {
-            return self.meters.open((None, Asking::Others));
+            return self.meters.open((None, Asking::Others), false);
         }
         let name = self.admission.accounts.name_of(account);
         let host = name.map_or(Asking::Unnamed, |name| Asking::Host(Arc::clone(name)));
-        let meter = self.meters.open((Some(volume), host));
+        let is_proved = self.admission.accounts.is_proved(account);
+        let meter = self.meters.open((Some(volume), host), is_proved);
         self.admission.accounts.keep_meter(account, volume, meter);
         meter
     }

@@ -78,7 +78,7 @@ fn kept(text: &str) -> Option<Box<str>> {
 
 impl Connection {
     /// Whether its peer has proved who it is, as far as it must.
-    fn is_let_in(&self) -> bool {
+    pub(crate) fn is_let_in(&self) -> bool {
         match self.role {
             Role::Handshake => false,
             Role::Direct => self.client.is_some(),

@@ -97,6 +97,8 @@ pub struct Connection {
     /// The host that it belongs to, by its name in its protocol; `None` before that is known, and of an
     /// anonymous client.
     pub(crate) host: Option<Box<str>>,
+    /// The host has proved that name, or must before it asks for anything.
+    pub(crate) is_proved: bool,
     /// Requests in the engine, and in front of it.
     pub(crate) requests: usize,
     /// Changes that the control side has not answered. The end of a connection does not wait for
@@ -178,6 +180,7 @@ impl Connection {
             leftover: Leftover::default(),
             nexus: Nexus::NONE,
             host: None,
+            is_proved: false,
             requests: 0,
             changes: 0,
             quiet_until: None,
@@ -196,6 +199,11 @@ impl Connection {
             blocked_turns: 0,
             listed: Listed::default(),
         }
+    }
+
+    /// Whether its peer has not proved yet who it is, as far as it must.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.phase != Phase::Dead && !self.is_let_in()
     }
 
     /// Asks for one event of its socket.

@@ -7,7 +7,7 @@ use nearflash_engine::CoreId;
 use nearflash_nvme::hosts::KeyedHosts;
 use nearflash_nvme::serving::{Action, Arrival, Connected, HostStatus, QueueKind, Refusal, Target};
 use nearflash_nvme::{
-    CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
+    CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, Status, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
 use nearflash_units::Nanos;
@@ -20,6 +20,7 @@ use crate::connections::Key;
 use crate::life::Life;
 use crate::message::{HostExports, Message};
 use crate::notice::Notice;
+use crate::places::PlaceKind;
 use crate::shard::Shard;
 use crate::tls::TlsIdentity;
 use crate::world::World;
@@ -50,6 +51,10 @@ impl Controllers {
             held_back: Vec::new(),
             core_count,
         }
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     pub(crate) fn target_mut(&mut self) -> &mut Target {
@@ -118,13 +123,15 @@ impl Shard {
             Some(TlsIdentity::Direct(_)) | None => None,
         };
         let suite = tls.as_ref().map(|identity| identity.suite);
-        let arrival = Arrival { local, anonymous: demand.anonymous, tls };
+        let origin = connection.peer.origin();
+        let arrival = Arrival { local, origin, anonymous: demand.anonymous, tls };
         let cid = demand.command.command_id();
         match controllers.connect(now, &demand, arrival) {
             Ok(connected) => {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
                 let is_io = connected.kind == QueueKind::Io;
+                let is_proved = connected.authentication.is_some() || suite.is_some();
                 connection.nexus = connected.nexus;
                 connection.life = Some(controllers.show_life(controller));
                 session.handle_connected(completion, Some(connected));
@@ -134,7 +141,7 @@ impl Shard {
                 if is_io {
                     connection.role = Role::Io(controller, queue);
                     let core = controllers.core_for(controller, queue);
-                    self.belongs_to(key, name);
+                    self.belongs_to(key, name, is_proved);
                     if core != self.config.engine.core {
                         self.hand_over(key, core, world);
                     }
@@ -143,7 +150,7 @@ impl Shard {
                     let peer = connection.peer;
                     controllers.admins.insert(controller, key);
                     controllers.names.insert(controller, host.clone());
-                    self.belongs_to(key, name);
+                    self.belongs_to(key, name, is_proved);
                     world.notice(Notice::ControllerConnected { controller, peer, host, suite });
                 }
             }
@@ -153,6 +160,9 @@ impl Shard {
                 connection.is_refused = true;
                 let claim = Box::new(Claim::of_connect(&demand.data));
                 world.notice(Notice::ConnectRefused { peer, status, claim });
+                if status == Status::CONNECT_CONTROLLER_BUSY {
+                    self.report_shortage(kind_of(&demand), world);
+                }
             }
         }
         self.mark_dirty(key);
@@ -302,4 +312,11 @@ impl Shard {
         controllers.target.handle_timeout(now);
         self.act(world);
     }
+}
+
+/// The kind of the places that a Connect wants one of.
+fn kind_of(demand: &ConnectDemand) -> PlaceKind {
+    let subsystem = demand.data.subsystem.get();
+    let is_discovery = subsystem.is_ok_and(|subsystem| subsystem.is_discovery());
+    if is_discovery { PlaceKind::DiscoveryControllers } else { PlaceKind::Controllers }
 }

@@ -148,9 +148,12 @@ impl Shard {
         let name: Option<Box<str>> = session.key().map(Into::into);
         let (peer, is_secured) = (connection.peer, session.is_secured());
         connection.client = Some(Client { key: name.clone() });
+        if !self.places.take(name.as_deref(), peer) {
+            return self.refuse_client(key, world);
+        }
         world.notice(Notice::ClientConnected { peer, key: name.clone(), is_secured });
         if let Some(name) = name {
-            self.belongs_to(key, name);
+            self.belongs_to(key, name, true);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use nearflash_session::Origin;
+
 /// The protocol of a listener, and its access policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Door {
@@ -40,6 +42,14 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// Where it comes from, as long as it has proved nothing else.
+    pub fn origin(self) -> Origin {
+        match self {
+            Self::Address(address) => Origin::of(address.ip()),
+            Self::Process { uid, .. } => Origin::User(uid),
+        }
+    }
+
     /// Its network address; `None` for a Unix socket.
     pub fn address(self) -> Option<SocketAddr> {
         match self {

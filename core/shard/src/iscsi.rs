@@ -22,15 +22,19 @@ use nearflash_iscsi::serving::{
     SessionStatus, SiblingOutcome, TargetSession,
 };
 use nearflash_request::Raised;
+use nearflash_session::{Origin, PlacesUsed};
 use nearflash_units::Nanos;
 
 use crate::claim::Claim;
 use crate::connection::{Connection, Phase, Role};
 use crate::connections::Key;
+use crate::door::Peer;
+use crate::guesses::Guesses;
 use crate::message::Message;
 use crate::notice::{ConnectedInitiator, Notice};
+use crate::places::PlaceKind;
 use crate::session::PeerError;
-use crate::shard::Shard;
+use crate::shard::{CONNECTIONS_MAX, Shard};
 use crate::world::World;
 
 /// The configuration of initiators' sessions.
@@ -38,7 +42,7 @@ use crate::world::World;
 pub struct IscsiConfig {
     /// The limits of a session. Each session adds the properties of its listener, and the nonce.
     pub session: SessionConfig,
-    /// The maximum number of sessions of a node at a time.
+    /// The maximum number of sessions of normal kind of a node at a time.
     pub sessions_max: usize,
     /// The maximum number of commands of a session under way.
     pub window: u32,
@@ -61,6 +65,8 @@ pub(crate) struct Initiators {
     config: IscsiConfig,
     /// Every session of the node. Only the first core's has any.
     portal: Portal,
+    /// The failed proofs.
+    guesses: Guesses,
     /// Where the first connection of each session came from, by TSIH.
     peers: HashMap<u16, SocketAddr>,
     /// Logins that replace sessions or connections with requests in flight: at most a login's time.
@@ -80,10 +86,18 @@ impl Initiators {
     pub(crate) fn new(config: IscsiConfig, core_count: u16) -> Self {
         let IscsiConfig { sessions_max, window, .. } = config;
         let portal_group = config.exports.portal_group();
-        let portal = PortalConfig { sessions_max, core_count, window, portal_group };
+        let portal = PortalConfig {
+            sessions_max,
+            core_count,
+            window,
+            portal_group,
+            connections_max: usize::from(core_count) * CONNECTIONS_MAX / 2,
+            ..PortalConfig::default()
+        };
         let portal = Portal::new(portal);
         let (peers, held_back, ending) = (HashMap::new(), Vec::new(), Vec::new());
-        Self { config, portal, peers, held_back, ending }
+        let guesses = Guesses::default();
+        Self { config, portal, guesses, peers, held_back, ending }
     }
 
     /// Creates the session of an initiator that has just connected.
@@ -120,13 +134,34 @@ impl Initiators {
         self.portal.sessions().filter_map(connected).collect()
     }
 
+    pub(crate) fn places(&self, is_discovery: bool) -> PlacesUsed {
+        self.portal.places(is_discovery)
+    }
+
+    /// A peer made this error.
+    pub(crate) fn note_error(&mut self, error: PeerError, peer: Peer, now: Nanos) {
+        if error.is_failed_proof() {
+            self.guesses.failed(peer.origin(), now);
+        }
+    }
+
     /// Decides on a login. Its account may have been removed while it waited.
-    fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
-        let exports = &self.config.exports;
-        if !exports.trusts(demand.account.as_deref()) {
+    fn login(
+        &mut self,
+        demand: &LoginDemand,
+        origin: Origin,
+        now: Nanos,
+    ) -> Result<Admission, LoginStatus> {
+        let (exports, account) = (&self.config.exports, demand.account.as_deref());
+        let may_enter = account.is_none_or(|it| self.guesses.may_enter(origin, it, now));
+        if !exports.trusts(account) || !may_enter {
             return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }
-        self.portal.login(demand)
+        let admission = self.portal.login(demand, origin)?;
+        if let (Admission::Granted(_), Some(account)) = (&admission, account) {
+            self.guesses.entered(origin, account);
+        }
+        Ok(admission)
     }
 }
 
@@ -136,7 +171,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let peer = connection.peer;
         let Some(session) = connection.session.iscsi_mut() else { return };
-        match self.initiators.login(&demand) {
+        match self.initiators.login(&demand, peer.origin(), world.now()) {
             Ok(Admission::Granted(granted)) => {
                 let (tsih, cid) = (granted.session.tsih, granted.cid);
                 let core = CoreId(granted.core);
@@ -147,7 +182,8 @@ impl Shard {
                     self.initiators.peers.entry(tsih).or_insert(address);
                 }
                 world.notice(logged_in(&demand, connection));
-                self.belongs_to(key, demand.initiator.as_str().into());
+                let is_proved = demand.account.is_some();
+                self.belongs_to(key, demand.initiator.as_str().into(), is_proved);
                 self.mark_dirty(key);
                 if core != self.config.engine.core {
                     self.hand_over(key, core, world);
@@ -163,6 +199,13 @@ impl Shard {
                 let claim = Box::new(Claim::of_login(&demand));
                 world.notice(Notice::LoginRefused { peer, status, claim });
                 self.mark_dirty(key);
+                if status == LoginStatus::OUT_OF_RESOURCES {
+                    let kind = match demand.kind {
+                        SessionKind::Normal { .. } => PlaceKind::Sessions,
+                        SessionKind::Discovery => PlaceKind::DiscoverySessions,
+                    };
+                    self.report_shortage(kind, world);
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ mod direct;
 mod door;
 mod files;
 mod gauges;
+mod guesses;
 mod identities;
 mod iscsi;
 mod leftover;
@@ -29,6 +30,7 @@ mod message;
 mod mirroring;
 mod notice;
 mod peers;
+mod places;
 mod progress;
 mod receive;
 mod rings;
@@ -55,6 +57,7 @@ pub use peers::{
     CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
     RETRY_PERIOD, RemoteVolume, SILENCE_MAX, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
+pub use places::{PlaceKind, STRANGERS_MAX};
 pub use progress::PROGRESS_MIN;
 pub use seals::RevokeOrder;
 pub use session::PeerError;

@@ -14,7 +14,7 @@ use crate::direct::session_of;
 use crate::door::{Door, Peer};
 use crate::message::{ClientPlace, Message};
 use crate::notice::Notice;
-use crate::shard::{CONNECTIONS_MAX, Shard};
+use crate::shard::Shard;
 use crate::world::{SocketId, World};
 use nearflash_engine::CoreId;
 use nearflash_session::ServingEnd;
@@ -34,8 +34,7 @@ impl Shard {
         if self.draining {
             return world.close(socket);
         }
-        if self.connections.len() >= CONNECTIONS_MAX {
-            world.notice(Notice::TooManyConnections(peer));
+        if !self.make_room(world) {
             return world.close(socket);
         }
         let session = session_of(self, door, local, world);
@@ -56,11 +55,9 @@ impl Shard {
 
     /// Takes over a connection from the first core: of a connected host, or of a new client.
     pub(crate) fn adopt<W: World>(&mut self, mut connection: Box<Connection>, world: &mut W) {
-        let (socket, peer) = (connection.socket, connection.peer);
-        world.attach(socket);
+        world.attach(connection.socket);
         self.leftovers.adopt(&connection.leftover);
-        if self.connections.len() >= CONNECTIONS_MAX {
-            world.notice(Notice::TooManyConnections(peer));
+        if !self.make_room(world) {
             // Its end is reported like that of any other connection.
             let key = self.insert(connection);
             return self.kill(key, world);
@@ -84,6 +81,7 @@ impl Shard {
 
     fn take_in<W: World>(&mut self, connection: Box<Connection>, world: &mut W) -> Key {
         let key = self.insert(connection);
+        self.note_stranger(key, world);
         self.mark_dirty(key);
         self.start_polling(key, world);
         key
@@ -91,7 +89,11 @@ impl Shard {
 
     fn insert(&mut self, mut connection: Box<Connection>) -> Key {
         let socket = connection.socket;
-        connection.account = Some(self.engine.accounts().open(connection.host.as_deref()));
+        let account = self.engine.accounts().open(connection.host.as_deref());
+        if connection.is_proved {
+            self.engine.accounts().set_proved(account);
+        }
+        connection.account = Some(account);
         self.published.connected(&connection.session);
         let key = self.connections.insert(connection);
         self.set_key(socket, Some(key));
@@ -162,6 +164,9 @@ impl Shard {
         }
         self.withdraw(key, world);
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(error) = connection.session.delayed_refusal() {
+            self.initiators.note_error(error, connection.peer, world.now());
+        }
         if !self.draining
             && let Some(notice) = connection.abandoned_notice()
         {
@@ -200,6 +205,7 @@ impl Shard {
         let (role, identity) = (connection.role, connection.identity.take());
         let has_files = connection.session.direct().is_some_and(TargetSession::has_files);
         if let Some(Client { key }) = connection.client.take() {
+            self.places.give_back(key.as_deref(), connection.peer);
             world.notice(Notice::ClientGone { peer: connection.peer, key });
         }
         if let Some(ring) = connection.ring {

@@ -14,6 +14,7 @@ use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::tls::Suite;
 use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
+use nearflash_session::PlacesUsed;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::claim::Claim;
@@ -21,6 +22,7 @@ use crate::door::Peer;
 use crate::gauges::Protocol;
 use crate::message::ClientPlace;
 use crate::peers::LinkError;
+use crate::places::PlaceKind;
 use crate::session::PeerError;
 use crate::tls::TlsFault;
 
@@ -30,8 +32,8 @@ use crate::tls::TlsFault;
 pub enum Notice {
     /// The system refused a connection that a host wants. The listener tries again.
     AcceptFailed(String),
-    /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
-    TooManyConnections(Peer),
+    /// A peer got no place, or another one had to give it up. Told at most once a minute for each kind.
+    PlacesTaken { kind: PlaceKind, used: Box<PlacesUsed> },
     /// The peer violated the protocol, or was refused; only its connection is being closed.
     PeerError {
         peer: Peer,
@@ -199,6 +201,8 @@ pub struct ShardStatus {
     pub clients: Vec<ConnectedClient>,
     /// The sessions of initiators. Only from the first core.
     pub initiators: Vec<ConnectedInitiator>,
+    /// The use of places.
+    pub places: Vec<(PlaceKind, PlacesUsed)>,
 }
 
 /// An initiator's session.

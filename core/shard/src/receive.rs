@@ -385,11 +385,16 @@ impl Shard {
         hand_over(&mut self.engine, (key, connection), request, world);
     }
 
-    /// The host of a connection has become known.
-    pub(crate) fn belongs_to(&mut self, key: Key, host: Box<str>) {
+    /// The host of a connection has become known, and whether it has proved its name or must.
+    pub(crate) fn belongs_to(&mut self, key: Key, host: Box<str>, is_proved: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        self.engine.accounts().join(connection.account(), &host);
+        let accounts = self.engine.accounts();
+        accounts.join(connection.account(), &host);
+        if is_proved {
+            accounts.set_proved(connection.account());
+        }
         connection.host = Some(host);
+        connection.is_proved = is_proved;
     }
 
     pub(crate) fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
@@ -397,6 +402,7 @@ impl Shard {
         if error.is_failed_proof() {
             connection.quiet_until = Some(world.now().plus(PROOF_DELAY));
         }
+        self.initiators.note_error(error, connection.peer, world.now());
         if !error.is_goodbye() {
             world.notice(connection.error_notice(error));
         }

@@ -117,7 +117,8 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session) = connection.session.direct_mut() else { return };
         let AttachDemand { entries, data_len } = demand;
-        let spec = RingSpec { entries, data_len: ByteLen(data_len) };
+        let owner = connection.peer.origin();
+        let spec = RingSpec { entries, data_len: ByteLen(data_len), owner };
         let made = world.attach_ring(connection.socket, spec);
         session.handle_attached(made.map(drop).map_err(status_of));
         if let Ok(ring) = made {

@@ -27,6 +27,7 @@ use crate::message::{Devices, Message};
 use crate::mirroring::Mirroring;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::peers::{PeerConfig, Peers};
+use crate::places::Places;
 use crate::rings::Rings;
 use crate::seals::Seals;
 use crate::trace;
@@ -92,6 +93,7 @@ pub struct Shard {
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
     pub(crate) lists: Lists,
+    pub(crate) places: Places,
     pub(crate) published: Published,
     /// Changes that the control side has not answered, by volume.
     pub(crate) changes_asked: HashMap<VolumeId, usize>,
@@ -140,6 +142,7 @@ impl Shard {
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
             leftovers: Leftovers::default(),
             lists: Lists::default(),
+            places: Places::default(),
             published: Published::new(config.gauges),
             changes_asked: HashMap::new(),
             draining: false,
@@ -475,6 +478,7 @@ impl Shard {
             match connection.phase {
                 Phase::Open | Phase::Closing => {
                     if let Err(error) = connection.session.handle_timeout(now) {
+                        self.initiators.note_error(error, connection.peer, now);
                         world.notice(connection.error_notice(error));
                     }
                     let is_stalled = connection.is_stalled(now, stall, self.engine.accounts());
@@ -507,6 +511,7 @@ impl Shard {
             client_count,
             clients,
             initiators: self.initiators.connected(),
+            places: self.all_places_used(),
         }
     }
 

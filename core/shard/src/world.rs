@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_request::BufferId;
-use nearflash_session::Chunk;
+use nearflash_session::{Chunk, Origin};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::door::{Door, Peer};
@@ -120,6 +120,8 @@ pub struct RingSpec {
     pub entries: u32,
     /// The length of the data area.
     pub data_len: ByteLen,
+    /// The user of the client's process, whose other processes share rings and memory with it.
+    pub owner: Origin,
 }
 
 /// The reason why a client gets no rings; it continues without them.

@@ -50,6 +50,9 @@ pub enum PeerError {
     /// The client proved its identity, but its credential has expired.
     #[error("the credential has expired: create a new one")]
     CredentialExpired,
+    /// The key, or the address of clients without one, has its share of the connections of a core.
+    #[error("the client has its share of the node's connections already: close some")]
+    ShareTaken,
     /// An answer that matches no request, or not the request's opcode.
     #[error("{}: the answer matches no request", .0.name())]
     Unasked(Opcode),
@@ -92,6 +95,7 @@ impl PeerError {
                 bare(Status::AUTHENTICATION_FAILED)
             }
             Self::CredentialExpired => bare(Status::CREDENTIAL_EXPIRED),
+            Self::ShareTaken => bare(Status::BUSY),
             Self::RingBroken => bare(Status::RING_BROKEN),
             Self::Silent => bare(Status::TIMEOUT),
             Self::ShuttingDown => bare(Status::SHUTTING_DOWN),

@@ -27,6 +27,7 @@ use nearflash_iscsi::serving::{
 use nearflash_iscsi::{Chunk, Receiving};
 use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_session::Origin;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
 const DEPTH: u16 = 128;
@@ -163,7 +164,7 @@ impl Bench {
                     self.target.handle_completion(done, &[]);
                 }
                 Demand::Login(demand) => {
-                    let admission = self.portal.login(&demand).expect("there is room");
+                    let admission = self.portal.login(&demand, origin()).expect("there is room");
                     let Admission::Granted(granted) = admission else {
                         unreachable!("nothing is in the way")
                     };
@@ -351,4 +352,9 @@ fn main() {
             bench.in_initiator / commands,
         );
     }
+}
+
+/// Where every initiator comes from.
+fn origin() -> Origin {
+    Origin::of([192, 0, 2, 1].into())
 }

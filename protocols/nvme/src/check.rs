@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use nearflash_request::{ChangeResult, Support, VolumeId};
+use nearflash_session::Origin;
 use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 use zerocopy::FromBytes;
@@ -167,7 +168,12 @@ fn enabled_controller(target: &mut Target) -> ControllerId {
 }
 
 fn arrival() -> Arrival {
-    Arrival { local: local(), anonymous: true, tls: None }
+    Arrival {
+        local: local(),
+        origin: Origin::of([192, 0, 2, 7].into()),
+        anonymous: true,
+        tls: None,
+    }
 }
 
 fn local() -> TransportAddress {

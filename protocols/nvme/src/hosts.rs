@@ -54,6 +54,11 @@ pub struct KeyedHosts {
 }
 
 impl KeyedHosts {
+    /// Whether no host has keys.
+    pub fn is_empty(&self) -> bool {
+        self.authenticating.is_empty() && self.tls.is_empty()
+    }
+
     /// Whether this host must authenticate.
     pub fn authenticates(&self, host: &HostName) -> bool {
         matches!(host, HostName::Named(host) if self.authenticating.contains(host))

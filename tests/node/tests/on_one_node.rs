@@ -30,6 +30,7 @@ mod rings;
 mod seal_tokens;
 mod seals;
 mod starting;
+mod strangers;
 mod task_sets;
 mod tls;
 mod tls_host;

@@ -53,6 +53,12 @@ const MESSAGES_PER_TURN_MAX: usize = 64;
 /// The pause of a listener after `accept` has failed (no descriptors left).
 const ACCEPT_REST: Nanos = Nanos::from_millis(100);
 
+/// The descriptors that connections leave to the rest of the node: its control socket, its files, its cluster.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// The time between two notices that a connection could not be accepted.
+const ACCEPT_NOTICE_PERIOD: Nanos = Nanos::from_secs(10);
+
 /// Takes the notices of one core, for the application's log.
 pub type NoticeSink = Box<dyn FnMut(Notice) + Send>;
 
@@ -118,6 +124,8 @@ pub struct Reactor {
     listeners: Vec<Listener>,
     /// Listeners that pause, and the end of each pause.
     resting: Vec<(usize, Nanos)>,
+    /// When a failure to accept may be reported again.
+    accept_notice_at: Nanos,
     watches: Vec<Watch>,
     mailbox: Mailbox<Message>,
     /// Every core's mailbox, by its number; empty until [`Reactor::connect`].
@@ -166,6 +174,7 @@ impl Reactor {
             rings: Rings::default(),
             listeners: config.listeners,
             resting: Vec::new(),
+            accept_notice_at: Nanos(0),
             watches: Vec::new(),
             mailbox: Mailbox::new()?,
             peers: Vec::new(),
@@ -333,12 +342,15 @@ impl Reactor {
             return; // no longer listening
         }
         if result < 0 {
-            let error = io::Error::from_raw_os_error(-result);
-            (self.notices)(Notice::AcceptFailed(error.to_string()));
+            self.accept_failed(&io::Error::from_raw_os_error(-result));
             self.resting.push((listener, self.now.plus(ACCEPT_REST)));
             return;
         }
         self.arm_accept(listener);
+        if sockets::leaves_no_spare(result, SPARE_DESCRIPTORS) {
+            sockets::close(sockets::socket_id(result));
+            return self.accept_failed(&io::Error::from_raw_os_error(libc::EMFILE));
+        }
         // A host that has disconnected already has no address, and is dropped.
         let prepared = match self.listeners[listener].socket {
             ListeningSocket::Tcp(_) => sockets::prepare_tcp(result),
@@ -350,6 +362,13 @@ impl Reactor {
             self.attach(socket);
             self.secured.begin(socket, peer, (door, tls));
             events.push(Event::Accepted { socket, door, peer, local });
+        }
+    }
+
+    fn accept_failed(&mut self, error: &io::Error) {
+        if self.now >= self.accept_notice_at {
+            self.accept_notice_at = self.now.plus(ACCEPT_NOTICE_PERIOD);
+            (self.notices)(Notice::AcceptFailed(error.to_string()));
         }
     }
 

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use nearflash_engine::{Foreign, Pool};
 use nearflash_request::BufferId;
 use nearflash_ring::{Geometry, Handover, NodeEnd, Processor, send_passing};
-use nearflash_session::Chunk;
+use nearflash_session::{Chunk, Origin};
 use nearflash_shard::{RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent, SocketId};
 use nearflash_units::ByteLen;
 use slab::Slab;
@@ -18,11 +18,11 @@ use crate::arena::Mapped;
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
-/// The maximum number of rings of one core.
+/// The maximum number of rings of one core. A user has half of them at most.
 pub const RINGS_MAX: usize = 256;
 
 /// The maximum number of bytes of all data areas of one core. A page is charged to the process that
-/// touches it first, and a client can make the node that process.
+/// touches it first, and a client can make the node that process. A user has half of them at most.
 pub const SHARED_LEN_MAX: ByteLen = ByteLen(4 << 30);
 
 /// The maximum number of entries taken from one ring in one turn.
@@ -52,6 +52,7 @@ struct Ring {
     end: NodeEnd,
     generation: u32,
     data_len: ByteLen,
+    owner: Origin,
 }
 
 /// A bell to watch.
@@ -72,7 +73,7 @@ impl Rings {
             return Err(RingRefused::TooMany);
         }
         let geometry = Geometry::new(spec.entries, spec.data_len.0).ok_or(RingRefused::Size)?;
-        if self.shared_len.0 + spec.data_len.0 > SHARED_LEN_MAX.0 {
+        if self.shared_len.0 + spec.data_len.0 > SHARED_LEN_MAX.0 || !self.has_share(spec) {
             return Err(RingRefused::TooMany);
         }
         let made = NodeEnd::new(geometry).map_err(|error| RingRefused::System(error.kind()))?;
@@ -82,9 +83,16 @@ impl Rings {
         self.shared_len.0 += spec.data_len.0;
         self.handovers.push((socket, handover));
         self.generation = self.generation.wrapping_add(1) & GENERATION_MASK;
-        let (generation, data_len) = (self.generation, spec.data_len);
-        let slot = self.rings.insert(Ring { end, generation, data_len });
+        let (generation, RingSpec { data_len, owner, .. }) = (self.generation, spec);
+        let slot = self.rings.insert(Ring { end, generation, data_len, owner });
         Ok(RingId(u32::try_from(slot).expect("rings are at most RINGS_MAX")))
+    }
+
+    /// Whether the user may have these rings besides its others.
+    fn has_share(&self, spec: RingSpec) -> bool {
+        let of_owner = || self.rings.iter().filter(|(_, ring)| ring.owner == spec.owner);
+        let len: u64 = of_owner().map(|(_, ring)| ring.data_len.0).sum();
+        of_owner().count() < RINGS_MAX / 2 && len + spec.data_len.0 <= SHARED_LEN_MAX.0 / 2
     }
 
     /// Unmaps rings. Returns the token of the watch on their bell, which must end.

@@ -365,6 +365,16 @@ const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
     .with_interval(Duration::from_secs(15))
     .with_retries(4);
 
+/// Whether fewer than `spare` descriptors may be free: the system gives out the lowest free one. A limit of fewer
+/// than twice as many leaves none.
+pub(crate) fn leaves_no_spare(fd: RawFd, spare: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one structure, to a value that is exclusively borrowed for this call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let is_high = u64::try_from(fd).is_ok_and(|fd| fd + spare >= limit.rlim_cur);
+    result == 0 && limit.rlim_cur >= 2 * spare && is_high
+}
+
 /// Prepares an accepted TCP connection. Nagle's algorithm is off, since the answers of a turn are
 /// sent together anyway.
 pub(crate) fn prepare_tcp(fd: RawFd) -> io::Result<Prepared> {

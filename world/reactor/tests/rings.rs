@@ -6,6 +6,7 @@ mod common;
 use common::{Client, reactor};
 use nearflash_reactor::Reactor;
 use nearflash_ring::Payload;
+use nearflash_session::Origin;
 use nearflash_shard::{Place, RingBroken, RingRefused, RingSpec, World};
 use nearflash_units::ByteLen;
 
@@ -73,29 +74,40 @@ fn rings_that_are_too_large_too_many_or_broken_are_errors() {
     let mut reactor = reactor(&[]);
     let client = Client::attach(&mut reactor);
     for (entries, data_len) in [(3, 4096), (8, 0), (1 << 30, 4096), (8, u64::MAX)] {
-        let spec = RingSpec { entries, data_len: ByteLen(data_len) };
+        let spec = RingSpec { entries, data_len: ByteLen(data_len), owner: Origin::User(7) };
         assert_eq!(reactor.attach_ring(client.socket, spec), Err(RingRefused::Size));
     }
     // The client takes no answers: the completion ring has twice as many entries as there can be
     // requests.
     let put: Vec<_> = (0..17).map(|_| reactor.put_entries(client.ring, &[[0; 32]])).collect();
     assert_eq!(put.iter().position(|put| *put == Err(RingBroken)), Some(16));
-    let spec = RingSpec { entries: 1, data_len: ByteLen(4096) };
-    let made = (1..300).map_while(|_| reactor.attach_ring(client.socket, spec).ok()).count();
-    assert_eq!(made + 1, nearflash_reactor::RINGS_MAX);
+    let mut made = |user| {
+        let spec = RingSpec { entries: 1, data_len: ByteLen(4096), owner: Origin::User(user) };
+        (1..300).map_while(|_| reactor.attach_ring(client.socket, spec).ok()).count()
+    };
+    let share = nearflash_reactor::RINGS_MAX / 2;
+    assert_eq!([made(7) + 1, made(8), made(9)], [share, share, 0], "the first client is of user 7");
 }
 
 #[test]
 fn data_areas_are_bounded_together_and_room_comes_back() {
     let mut reactor = reactor(&[]);
     let client = Client::attach(&mut reactor);
-    let spec = RingSpec { entries: 1, data_len: ByteLen(nearflash_ring::DATA_LEN_MAX) };
-    let attach = |reactor: &mut Reactor| reactor.attach_ring(client.socket, spec);
-    let made: Vec<_> = (0..99).map_while(|_| attach(&mut reactor).ok()).collect();
+    let data_len = ByteLen(nearflash_ring::DATA_LEN_MAX);
+    let attach = |reactor: &mut Reactor, user| {
+        reactor.attach_ring(
+            client.socket,
+            RingSpec { entries: 1, data_len, owner: Origin::User(user) },
+        )
+    };
+    let mut made: Vec<_> = (0..99).map_while(|_| attach(&mut reactor, 8).ok()).collect();
+    let most = nearflash_reactor::SHARED_LEN_MAX.0 / nearflash_ring::DATA_LEN_MAX;
+    assert_eq!(u64::try_from(made.len()), Ok(most / 2), "a user has half of it");
+    made.extend((0..99).map_while(|_| attach(&mut reactor, 9).ok()));
     // The first client has a small part of it.
-    let most = nearflash_reactor::SHARED_LEN_MAX.0 / nearflash_ring::DATA_LEN_MAX - 1;
-    assert_eq!(u64::try_from(made.len()), Ok(most));
-    assert_eq!(attach(&mut reactor), Err(RingRefused::TooMany));
+    made.extend((0..99).map_while(|_| attach(&mut reactor, 10).ok()));
+    assert_eq!(u64::try_from(made.len()), Ok(most - 1));
+    assert_eq!(attach(&mut reactor, 11), Err(RingRefused::TooMany));
     reactor.detach_ring(made[3]);
-    assert_eq!(attach(&mut reactor), Ok(made[3]));
+    assert_eq!(attach(&mut reactor, 11), Ok(made[3]));
 }

@@ -8,8 +8,8 @@ use super::wear;
 use super::{rendered, size, table, volumes};
 use comfy_table::Table;
 use nearflash_api::{
-    ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, Verdict,
-    VolumeIo,
+    ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, PlaceInfo, Status,
+    Verdict, VolumeIo,
 };
 
 /// The state of a node.
@@ -33,6 +33,7 @@ pub(crate) fn status(status: &Status) -> String {
         hosts(&status.hosts),
         clients(status),
         initiators(status),
+        places(&status.places),
         running(&status.jobs),
     ] {
         if !part.is_empty() {
@@ -290,6 +291,17 @@ fn initiators(status: &Status) -> String {
         ]);
     }
     rendered(&table)
+}
+
+/// The places of which at least half are taken.
+fn places(places: &[PlaceInfo]) -> String {
+    let is_short = |it: &&PlaceInfo| it.used > 0 && it.used >= it.places / 2;
+    let sentence = |it: &PlaceInfo| {
+        let PlaceInfo { kind, used, places, holder, held } = it;
+        let holder = holder.as_ref().map(|name| format!("; {name} has {held}"));
+        format!("{used} of {places} places of {kind} are taken{}\n", holder.unwrap_or_default())
+    };
+    places.iter().filter(is_short).map(sentence).collect()
 }
 
 /// A latency, rounded down.

@@ -2,7 +2,7 @@
 
 use nearflash_api::{
     ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, HostIo, InitiatorInfo, Io, JobState,
-    Latency, Level, RegistrantInfo, Status, Verdict, VolumeIo,
+    Latency, Level, PlaceInfo, RegistrantInfo, Status, Verdict, VolumeIo,
 };
 use uuid::Uuid;
 
@@ -169,6 +169,7 @@ fn whole_status() -> Status {
             initiator(None, None),
         ],
         silent_cores: vec![],
+        places: vec![],
         volume_io: vec![],
         refused_logins: None,
         jobs: vec![],
@@ -346,6 +347,14 @@ fn a_status_names_what_does_not_answer_and_what_is_suspect() {
     status.silent_cores = vec![1];
     status.devices[0].suspect = true;
     status.jobs = vec![job(1, JobState::Running)];
+    let place = |kind: &str, used| PlaceInfo {
+        kind: kind.to_owned(),
+        used,
+        places: 1024,
+        holder: Some("nqn.host".to_owned()),
+        held: 256,
+    };
+    status.places = vec![place("nvme-controllers", 1000), place("iscsi-sessions", 300)];
     let hosts = vec![host(Some("nqn.host"), false), host(None, false), host(None, true)];
     let unused = VolumeIo { volume: "unused".to_owned(), ..VolumeIo::default() };
     status.volume_io = vec![VolumeIo { volume: "data".to_owned(), io, hosts }, unused];
@@ -359,10 +368,11 @@ fn a_status_names_what_does_not_answer_and_what_is_suspect() {
         "nqn.host\n",
         "anonymous\n",
         "several others\n",
+        "\n1000 of 1024 places of nvme-controllers are taken; nqn.host has 256\n",
     ] {
         assert!(shown.contains(line), "{line} in {shown}");
     }
-    assert!(!shown.contains("unused"), "{shown}");
+    assert!(!shown.contains("unused") && !shown.contains("iscsi-sessions"), "{shown}");
 }
 
 #[test]

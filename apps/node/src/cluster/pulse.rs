@@ -29,7 +29,7 @@ pub use check::check_pulse;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -184,6 +184,11 @@ impl Shared {
     fn report(&self, event: PulseEvent) {
         // Nobody receives it while the thread ends.
         let _ = self.events.send(event);
+    }
+
+    /// Whether a partner is at that address.
+    fn is_partner(&self, address: IpAddr) -> bool {
+        self.links.borrow().values().any(|link| link.is_at(address))
     }
 
     /// A node has opened its pulse: it can be reached now.

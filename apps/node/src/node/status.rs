@@ -2,7 +2,7 @@
 
 use nearflash_api::{
     COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
-    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, Status, VERSION, Verdict,
+    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, PlaceInfo, Status, VERSION, Verdict,
     WithdrawalInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,9 @@ use crate::config::Protocol;
 use crate::error::NodeError;
 use crate::exports::target_names;
 use crate::iscsi_names;
-use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, RuntimeStatus};
+use crate::{
+    ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, PlaceUse, RuntimeStatus,
+};
 
 impl Node {
     pub(super) fn status(&self) -> Status {
@@ -53,6 +55,7 @@ impl Node {
             hosts: runtime.hosts.iter().map(host_info).collect(),
             clients: runtime.clients.into_iter().map(client_info).collect(),
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
+            places: runtime.places.into_iter().map(place_info).collect(),
             volume_io: self.volume_io(),
             refused_logins: crate::refusals::recent(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
@@ -269,4 +272,9 @@ fn client_info(client: ConnectedClient) -> ClientInfo {
 fn initiator_info(session: ConnectedInitiator) -> InitiatorInfo {
     let ConnectedInitiator { initiator, target, user, address, connections, core } = session;
     InitiatorInfo { initiator, target, user, address, connections, core }
+}
+
+fn place_info(places: PlaceUse) -> PlaceInfo {
+    let PlaceUse { kind, used, places, holder, held } = places;
+    PlaceInfo { kind: kind.name().to_owned(), used, places, holder, held }
 }

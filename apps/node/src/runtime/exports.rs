@@ -24,7 +24,8 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::DoorTls;
-use nearflash_shard::{DirectConfig, IscsiConfig};
+use nearflash_session::PlacesUsed;
+use nearflash_shard::{CONNECTIONS_MAX, DirectConfig, IscsiConfig, PlaceKind};
 use nearflash_space::{Epoch, Home};
 use nearflash_units::ByteOffset;
 
@@ -36,14 +37,15 @@ use crate::files::FILES_KEY;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
     DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, PlaceUse, Published,
     RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that starts.
 pub(super) fn target(config: &RuntimeConfig) -> Target {
     let in_capsule_len_max = SessionConfig::default().in_capsule_len_max;
-    let limits = Limits { in_capsule_len_max, ..Limits::default() };
+    let host_queues_max = config.cores.len() * CONNECTIONS_MAX / 4;
+    let limits = Limits { in_capsule_len_max, host_queues_max, ..Limits::default() };
     let mut target = Target::new(TargetConfig {
         serial_seed: config.node.as_u64_pair().0,
         model: "nearflash".to_owned(),
@@ -392,6 +394,10 @@ pub(super) fn status(
             clients: count(shard.client_count),
         });
         status.copies.extend(shard.copies);
+        shard
+            .places
+            .into_iter()
+            .for_each(|(kind, used)| add_places(&mut status.places, kind, used));
         status.clients.extend(shard.clients.into_iter().map(|it| client(it, core)));
         status.initiators.extend(shard.initiators.into_iter().map(|session| {
             let on = usize::from(session.status.core);
@@ -412,6 +418,28 @@ pub(super) fn status(
         }));
     }
     status
+}
+
+/// Adds the use of the places of one core to that of the cores before it.
+fn add_places(places: &mut Vec<PlaceUse>, kind: PlaceKind, used: PlacesUsed) {
+    let (holder, held) = used.most.map(|(name, held)| (String::from(name), count(held))).unzip();
+    let of_core = PlaceUse {
+        kind,
+        used: count(used.used),
+        places: count(used.places),
+        holder,
+        held: held.unwrap_or_default(),
+    };
+    match places.iter_mut().find(|it| it.kind == kind) {
+        None => places.push(of_core),
+        Some(all) => {
+            all.used += of_core.used;
+            all.places += of_core.places;
+            if of_core.held > all.held {
+                (all.holder, all.held) = (of_core.holder, of_core.held);
+            }
+        }
+    }
 }
 
 /// The clients of a volume, from the answer of each core.

@@ -35,6 +35,17 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"
             );
         }
+        Notice::PlacesTaken { kind, used } => {
+            let (holder, held) = used.most.unwrap_or_default();
+            warn!(
+                places = kind.name(),
+                used = used.used,
+                of = used.places,
+                holder = &*holder,
+                held,
+                "a peer got no place, or took that of another one: the holder has the most"
+            );
+        }
         Notice::Stalled(peer) => {
             if may_write(peer, Kind::Closed) {
                 warn!(target: PEERS, %peer, "connection closed: the host neither reads answers nor sends the data it announced");

@@ -38,12 +38,6 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
         Notice::LoginRefused { peer, status, claim } => {
             refuse((peer, Protocol::Iscsi), &claim, of_login(status), &status);
         }
-        Notice::TooManyConnections(peer) => {
-            if may_write(peer, Kind::Refused) {
-                let text = "this core has too many connections";
-                tracing::warn!(target: PEERS, %peer, "connection refused: {text}");
-            }
-        }
         Notice::TlsFailed { peer, protocol, identity, hash, fault } => {
             let text = match hash {
                 Some(hash) => format!("{fault} (hash {hash})"),
@@ -82,6 +76,7 @@ fn reason_of(error: PeerError) -> RefusalReason {
             RefusalReason::NotProved
         }
         PeerError::Direct(DirectError::CredentialExpired) => RefusalReason::Expired,
+        PeerError::Direct(DirectError::ShareTaken) => RefusalReason::Limit,
         PeerError::Iscsi(IscsiError::Login(status)) => of_login(status),
         _ => RefusalReason::Invalid,
     }

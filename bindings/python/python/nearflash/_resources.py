@@ -51,6 +51,7 @@ __all__ = [
     "OneKeyedHost",
     "OneVolume",
     "PcmInfo",
+    "PlaceInfo",
     "RefusedLogins",
     "RegistrantInfo",
     "ReplicaInfo",
@@ -979,6 +980,29 @@ class PcmInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PlaceInfo:
+    """The use of the places of one kind. A peer that finds none is refused."""
+
+    held: int = 0
+    """The number of those."""
+
+    holder: str | None = None
+    """The host, initiator, credential or address that has the most. Absent if none is taken; of
+    connections, it is among direct clients, and of one core."""
+
+    kind: str
+    """`nvme-controllers`, `nvme-discovery-controllers`, `iscsi-sessions`, `iscsi-discovery-
+    sessions`, `connections`, or `unproved-connections`: those whose peers have not proved yet who
+    they are."""
+
+    places: int
+    """All places."""
+
+    used: int
+    """The taken places."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RefusedLogins:
     """The logins that the node has refused lately."""
 
@@ -1134,6 +1158,10 @@ class Status:
 
     pid: int
     """The process ID."""
+
+    places: list[PlaceInfo] = field(default_factory=list)
+    """The use of the places of hosts, initiators and clients, of which a node has a limited number.
+    Absent if no core answered."""
 
     refused_logins: RefusedLogins | None = None
     """The logins that were refused lately. Absent if there are none."""

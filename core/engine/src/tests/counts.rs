@@ -216,9 +216,13 @@ fn the_meters_of_a_removed_volume_are_dropped_and_late_requests_belong_to_nobody
 #[test]
 fn hosts_beyond_the_bound_share_a_meter_and_a_volumes_sum_is_whole() {
     let mut node = Node::new(1, 1);
-    let hosts = PAIRS_MAX + 10;
+    let unproved = PAIRS_MAX - PAIRS_MAX / 4;
+    let hosts = PAIRS_MAX + 20;
     for host in 0..hosts {
         let account = node.engines[0].accounts().open(Some(&host.to_string()));
+        if host >= unproved + 10 {
+            node.engines[0].accounts().set_proved(account);
+        }
         node.read_of(account, VOLUME);
         node.run();
         let (_, answer) = node.answers.pop().unwrap();
@@ -226,10 +230,10 @@ fn hosts_beyond_the_bound_share_a_meter_and_a_volumes_sum_is_whole() {
         node.pools[0].give_back(buffer);
     }
     let opened = node.opened();
-    assert_eq!(opened.len(), PAIRS_MAX + 1);
+    assert_eq!(opened.len(), PAIRS_MAX);
     let done = |it: &Opened| read(&it.meter).of(Kind::Read).done;
     let others: Vec<u64> = opened.iter().filter(|it| it.host == Asking::Others).map(done).collect();
-    assert_eq!(others, [10]);
+    assert_eq!(others, [21], "10 without a proof, and those beyond the bound");
     assert_eq!(opened.iter().map(done).sum::<u64>(), u64::try_from(hosts).unwrap());
 }
 

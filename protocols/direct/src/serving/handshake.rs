@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::handles::{Handles, Opener, Who};
 use super::revoked::Revoked;
+use super::slots::Slots;
 use super::{PEER_HANDLES_MAX, State, TargetSession};
 use crate::error::PeerError;
 use crate::proof::{is_client_proof, node_proof};
@@ -168,6 +169,7 @@ impl TargetSession {
 
     fn let_in(&mut self, who: Who) {
         self.handshake_until = None;
+        self.slots = Slots::new(self.credits);
         self.ready.reserve(self.slots.count());
         self.state = State::Ready(who);
     }

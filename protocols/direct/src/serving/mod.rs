@@ -171,7 +171,7 @@ impl TargetSession {
             small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
             handles: Handles::new(config.handles_max),
             face: None,
-            slots: Slots::new(config.credits),
+            slots: Slots::none(),
             credits: config.credits,
             ready: VecDeque::new(),
             attach: None,

@@ -106,6 +106,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// Those of a client that has not proved who it is: they would be most of the memory of its connection.
+    pub(super) fn none() -> Self {
+        Self { slots: Box::default(), taken: 0 }
+    }
+
     /// # Panics
     /// When `credits` is zero or too large.
     pub(super) fn new(credits: u32) -> Self {

@@ -99,9 +99,10 @@ impl Algorithm {
         [Self::Md5, Self::Sha256].into_iter().find(|algorithm| algorithm.code() == code)
     }
 
-    /// The first supported algorithm of a list.
-    pub fn first_of(list: &str) -> Option<Self> {
-        list.split(',').find_map(Self::of)
+    /// The strongest supported algorithm of a list, wherever the initiator has put it.
+    pub fn strongest_of(list: &str) -> Option<Self> {
+        let has = |wanted| list.split(',').any(|name| Self::of(name) == Some(wanted));
+        [Self::Sha256, Self::Md5].into_iter().find(|it| has(*it))
     }
 
     /// The length of a response.
@@ -219,9 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_algorithm_that_is_had_is_taken() {
-        assert_eq!(Algorithm::first_of("6,8,7,5"), Some(Algorithm::Sha256));
-        assert_eq!(Algorithm::first_of("5,7"), Some(Algorithm::Md5));
-        assert_eq!(Algorithm::first_of("6"), None);
+    fn the_strongest_algorithm_that_both_ends_have_is_taken_whatever_its_place() {
+        assert_eq!(Algorithm::strongest_of("6,8,7,5"), Some(Algorithm::Sha256));
+        assert_eq!(Algorithm::strongest_of("5,7"), Some(Algorithm::Sha256));
+        assert_eq!(Algorithm::strongest_of("6,5"), Some(Algorithm::Md5));
+        assert_eq!(Algorithm::strongest_of("6"), None);
     }
 }

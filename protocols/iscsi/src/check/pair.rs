@@ -10,6 +10,7 @@ use nearflash_session::Receiving;
 use nearflash_units::{Blocks, Nanos};
 
 use super::login::{account, login_config};
+use super::target::origin;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::chap::Account;
 use crate::initiator::{
@@ -128,7 +129,7 @@ impl Pair {
         if scenario.with_account {
             exports = exports.with_accounts([Account::clone(&account())]);
         }
-        let config = PortalConfig { window: 16, sessions_max: 4, ..PortalConfig::default() };
+        let config = PortalConfig { window: 16, sessions_max: 16, ..PortalConfig::default() };
         Self {
             scenario,
             choices: Choices::new(scenario.seed),
@@ -419,7 +420,7 @@ impl Pair {
             match demand {
                 Demand::Request(request) => link.requests.push(request),
                 Demand::Login(demand) => {
-                    let admission = self.portal.login(&demand).expect("there is room");
+                    let admission = self.portal.login(&demand, origin()).expect("there is room");
                     let Admission::Granted(granted) = admission else {
                         panic!("nothing is in the way of a login")
                     };

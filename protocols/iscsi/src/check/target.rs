@@ -6,8 +6,8 @@ use nearflash_request::{
     Attention, Change, ChangeKind, ChangeResult, Payload, Report, Request, Support, Tag, VolumeId,
 };
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
-use nearflash_session::Receiving;
 use nearflash_session::digest::digest;
+use nearflash_session::{Origin, Receiving};
 use nearflash_units::{Blocks, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
@@ -350,9 +350,13 @@ impl Bench {
 }
 
 /// The answer of the first core to a login.
+pub(crate) fn origin() -> Origin {
+    Origin::of([192, 0, 2, 1].into())
+}
+
 pub(crate) fn admit(portal: &mut Portal, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
     loop {
-        match portal.login(demand)? {
+        match portal.login(demand, origin())? {
             Admission::Granted(granted) => return Ok(granted),
             Admission::AfterEnd(places) => {
                 for place in places {

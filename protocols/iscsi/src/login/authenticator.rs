@@ -135,7 +135,7 @@ impl Authenticator {
             // With the method alone, the algorithms come in the next request.
             return if keys.is_method_only() { Ok(()) } else { Err(FAILURE) };
         };
-        let algorithm = Algorithm::first_of(list).ok_or(FAILURE)?;
+        let algorithm = Algorithm::strongest_of(list).ok_or(FAILURE)?;
         out.push("CHAP_A", algorithm.code());
         out.push("CHAP_I", &self.challenge.identifier.to_string());
         out.push("CHAP_C", &encode(self.challenge.bytes_for(algorithm)));

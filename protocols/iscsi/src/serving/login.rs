@@ -22,8 +22,7 @@ impl TargetSession {
         match self.login.exchange.handle(&access, request, data, &mut self.link.output) {
             LoginStep::Answered => Ok(()),
             LoginStep::Refused(LoginStatus::AUTHENTICATION_FAILURE) => {
-                self.state = State::Refusing;
-                self.liveness.silent_at = self.login.refuse_at;
+                self.delay_refusal();
                 Ok(())
             }
             LoginStep::Refused(status) => Err(self.refuse(status)),
@@ -40,6 +39,11 @@ impl TargetSession {
     pub fn delayed_refusal(&self) -> Option<PeerError> {
         let is_delayed = self.state == State::Refusing;
         is_delayed.then_some(PeerError::Login(LoginStatus::AUTHENTICATION_FAILURE))
+    }
+
+    fn delay_refusal(&mut self) {
+        self.state = State::Refusing;
+        self.liveness.silent_at = self.login.refuse_at;
     }
 
     /// Refuses a login. After a failed authentication, a delay before it slows down guessing.
@@ -85,6 +89,8 @@ impl TargetSession {
         let demand = self.login.demanded.take().expect("only a demanded login is answered");
         match answer {
             Ok(granted) => self.enter(&demand, granted),
+            // Like a wrong proof: the answer does not tell them apart, and neither does its delay.
+            Err(LoginStatus::AUTHENTICATION_FAILURE) => self.delay_refusal(),
             Err(status) => {
                 self.refuse(status);
                 self.stop();

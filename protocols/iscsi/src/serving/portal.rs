@@ -8,6 +8,10 @@
 //! [`Portal::login`] returns the connections to end first, and is called again when
 //! [`Portal::connection_gone`] was called for each.
 //!
+//! Places: an initiator has a quarter of the sessions of normal kind at most. An account, or an address whose
+//! initiators prove nothing, has a half. Discovery sessions have places of their own. A new one takes the place of
+//! the oldest one of the address that has the most.
+//!
 //! Invariants: no two sessions have the same TSIH, and none of normal kind the same initiator, ISID
 //! and target; no two connections of a session have the same CID.
 
@@ -15,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::{Attention, Nexus};
+use nearflash_session::{Origin, PlacesUsed, crowded_out};
 
 use super::config::Granted;
 use super::exports::PORTAL_GROUP;
@@ -32,8 +37,12 @@ const REMEMBERED_MAX: usize = 2048;
 /// The limits of a node's sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct PortalConfig {
-    /// How many sessions there may be.
+    /// How many sessions of normal kind there may be.
     pub sessions_max: usize,
+    /// How many discovery sessions there may be.
+    pub discovery_sessions_max: usize,
+    /// How many connections an account, or an address whose initiators prove nothing, may have.
+    pub connections_max: usize,
     /// The number of cores over which sessions are distributed.
     pub core_count: u16,
     /// The maximum number of commands of a session under way: 1 to 4096.
@@ -44,7 +53,14 @@ pub struct PortalConfig {
 
 impl Default for PortalConfig {
     fn default() -> Self {
-        Self { sessions_max: 1024, core_count: 1, window: 256, portal_group: PORTAL_GROUP }
+        Self {
+            sessions_max: 1024,
+            discovery_sessions_max: 256,
+            connections_max: 8192,
+            core_count: 1,
+            window: 256,
+            portal_group: PORTAL_GROUP,
+        }
     }
 }
 
@@ -92,6 +108,10 @@ struct Session {
     shared: Arc<SessionShared>,
     status: SessionStatus,
     isid: [u8; 6],
+    /// The address of its first connection.
+    origin: Origin,
+    /// Sessions are numbered in the order in which they began.
+    number: u64,
     /// Whether the session is ending, so that no connection may join it.
     is_ending: bool,
 }
@@ -100,6 +120,10 @@ impl Session {
     fn places(&self) -> impl Iterator<Item = ConnectionPlace> {
         let SessionStatus { tsih, core, .. } = self.status;
         self.status.connections.iter().map(move |&cid| ConnectionPlace { tsih, cid, core })
+    }
+
+    fn is_discovery(&self) -> bool {
+        self.status.target.is_none()
     }
 
     /// Whether a login is by the same initiator, to the same target, with the same ISID.
@@ -119,6 +143,8 @@ pub struct Portal {
     remembered: VecDeque<Nexus>,
     /// The TSIH that was given out last.
     last_tsih: u16,
+    /// The number of sessions that have begun.
+    begun: u64,
     /// The core that got a session last.
     last_core: u16,
 }
@@ -131,19 +157,24 @@ impl Portal {
     pub fn new(config: PortalConfig) -> Self {
         assert!(config.core_count > 0, "a node has a core");
         assert!((1..=4096).contains(&config.window), "a window is 1 to 4096 commands");
-        assert!(config.sessions_max < usize::from(u16::MAX), "a TSIH has 16 bits");
+        let sessions_max = config.sessions_max + config.discovery_sessions_max;
+        assert!(sessions_max < usize::from(u16::MAX), "a TSIH has 16 bits");
         let last_core = config.core_count - 1;
         let (sessions, remembered) = (BTreeMap::new(), VecDeque::new());
-        Self { config, sessions, remembered, last_tsih: 0, last_core }
+        Self { config, sessions, remembered, last_tsih: 0, begun: 0, last_core }
     }
 
-    /// Decides on an initiator's request for the full feature phase.
+    /// Decides on the request of an initiator from `origin` for the full feature phase.
     ///
     /// # Errors
     /// The status of the refusal.
-    pub fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+    pub fn login(
+        &mut self,
+        demand: &LoginDemand,
+        origin: Origin,
+    ) -> Result<Admission, LoginStatus> {
         if demand.tsih != 0 {
-            return self.join(demand);
+            return self.join(demand, origin);
         }
         let is_normal = target_of(demand).is_some();
         let old = self.sessions.values_mut().find(|session| is_normal && session.is_of(demand));
@@ -151,16 +182,73 @@ impl Portal {
             old.is_ending = true;
             return Ok(Admission::AfterEnd(old.places().collect()));
         }
-        self.begin(demand).map(Admission::Granted)
+        if is_normal {
+            self.check_share(demand, origin)?;
+        } else if let Some(oldest) = self.oldest_discovery()? {
+            return Ok(Admission::AfterEnd(oldest));
+        }
+        Ok(Admission::Granted(self.begin(demand, origin)))
+    }
+
+    fn normal(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values().filter(|session| !session.is_discovery())
+    }
+
+    /// The sessions of an account, or of an address without an account.
+    fn sharing(&self, account: Option<&str>, origin: Origin) -> impl Iterator<Item = &Session> {
+        self.normal().filter(move |session| {
+            let is_of_origin = account.is_some() || session.origin == origin;
+            session.status.account.as_deref() == account && is_of_origin
+        })
+    }
+
+    /// Checks that there is a place for a session of normal kind, and that it is not the share of others.
+    fn check_share(&self, demand: &LoginDemand, origin: Origin) -> Result<(), LoginStatus> {
+        let places = self.config.sessions_max;
+        let account = demand.account.as_deref();
+        let shares = self.sharing(account, origin).count();
+        let is_own = |it: &&Session| {
+            it.status.account.as_deref() == account && *it.status.initiator == *demand.initiator
+        };
+        let own = self.normal().filter(is_own).count();
+        let is_free = self.normal().count() < places
+            && shares < places.div_ceil(2)
+            && own < places.div_ceil(4);
+        if is_free { Ok(()) } else { Err(LoginStatus::OUT_OF_RESOURCES) }
+    }
+
+    /// The connections of the discovery session whose place a new one takes; `None` if there is a free place.
+    fn oldest_discovery(&mut self) -> Result<Option<Vec<ConnectionPlace>>, LoginStatus> {
+        let discovery = || self.sessions.values().filter(|session| session.is_discovery());
+        if discovery().count() < self.config.discovery_sessions_max {
+            return Ok(None);
+        }
+        let able = discovery().filter(|session| !session.is_ending);
+        let oldest = crowded_out(able.map(|it| (it.origin, it.number, it.status.tsih)));
+        let oldest = oldest.and_then(|tsih| self.sessions.get_mut(&tsih));
+        let oldest = oldest.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
+        oldest.is_ending = true;
+        Ok(Some(oldest.places().collect()))
+    }
+
+    /// The use of the places of discovery sessions, or of the others, by the names of initiators.
+    pub fn places(&self, is_discovery: bool) -> PlacesUsed {
+        let PortalConfig { sessions_max, discovery_sessions_max, .. } = self.config;
+        let places = if is_discovery { discovery_sessions_max } else { sessions_max };
+        let those = self.sessions.values().filter(|it| it.is_discovery() == is_discovery);
+        PlacesUsed::count(places, those.map(|it| &it.status.initiator))
     }
 
     /// Adds a connection to an existing session. RFC 7143, 6.3.4.
-    fn join(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+    fn join(&mut self, demand: &LoginDemand, origin: Origin) -> Result<Admission, LoginStatus> {
+        let account = demand.account.as_deref();
+        let connections = self.sharing(account, origin).map(|it| it.status.connections.len());
+        let connections: usize = connections.sum();
         let session = self.sessions.get_mut(&demand.tsih);
         let session = session.filter(|session| session.is_of(demand) && !session.is_ending);
         let session = session.ok_or(LoginStatus::NO_SESSION)?;
         let status = &session.status;
-        if status.account.as_deref() != demand.account.as_deref() || status.target.is_none() {
+        if status.account.as_deref() != account || status.target.is_none() {
             return Err(LoginStatus::CANNOT_INCLUDE);
         }
         if let Some(old) = session.places().find(|place| place.cid == demand.cid) {
@@ -168,7 +256,8 @@ impl Portal {
         }
         let agreed = usize::try_from(session.shared.params.max_connections).unwrap_or(usize::MAX);
         let status = &mut session.status;
-        if status.connections.len() >= agreed.min(CONNECTIONS_PER_SESSION_MAX) {
+        let has_share = connections < self.config.connections_max;
+        if !has_share || status.connections.len() >= agreed.min(CONNECTIONS_PER_SESSION_MAX) {
             return Err(LoginStatus::TOO_MANY_CONNECTIONS);
         }
         status.connections.push(demand.cid);
@@ -176,10 +265,7 @@ impl Portal {
         Ok(Admission::Granted(Granted { session: shared, cid: demand.cid, core }))
     }
 
-    fn begin(&mut self, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
-        if self.sessions.len() >= self.config.sessions_max {
-            return Err(LoginStatus::OUT_OF_RESOURCES);
-        }
+    fn begin(&mut self, demand: &LoginDemand, origin: Origin) -> Granted {
         let tsih = self.next_tsih();
         let target: Option<Box<str>> = target_of(demand).map(Into::into);
         let core = if target.is_some() { self.next_core() } else { 0 };
@@ -194,9 +280,12 @@ impl Portal {
             connections: vec![demand.cid],
             core,
         };
-        let (session, isid) = (Arc::clone(&shared), demand.isid);
-        self.sessions.insert(tsih, Session { shared: session, status, isid, is_ending: false });
-        Ok(Granted { session: shared, cid: demand.cid, core })
+        self.begun += 1;
+        let (number, isid) = (self.begun, demand.isid);
+        let session = Arc::clone(&shared);
+        let session = Session { shared: session, status, isid, origin, number, is_ending: false };
+        self.sessions.insert(tsih, session);
+        Granted { session: shared, cid: demand.cid, core }
     }
 
     /// The first unit attention. SAM-5, 6.3: power on, or nexus loss after an earlier session.
@@ -291,6 +380,19 @@ mod tests {
         }
     }
 
+    /// The initiator comes from 192.0.2.1.
+    fn login(portal: &mut Portal, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+        login_from(portal, demand, 1)
+    }
+
+    fn login_from(
+        portal: &mut Portal,
+        demand: &LoginDemand,
+        last: u8,
+    ) -> Result<Admission, LoginStatus> {
+        portal.login(demand, Origin::of([192, 0, 2, last].into()))
+    }
+
     fn granted(admission: Result<Admission, LoginStatus>) -> Granted {
         let Ok(Admission::Granted(granted)) = admission else { panic!("{admission:?}") };
         granted
@@ -302,37 +404,48 @@ mod tests {
     }
 
     fn portal() -> Portal {
-        let limits = PortalConfig { sessions_max: 3, window: 8, ..PortalConfig::default() };
+        let limits = PortalConfig { window: 8, ..PortalConfig::default() };
         Portal::new(PortalConfig { core_count: 2, ..limits })
+    }
+
+    /// Eight sessions, and three for discovery.
+    fn small() -> Portal {
+        let limits = PortalConfig {
+            sessions_max: 8,
+            discovery_sessions_max: 3,
+            window: 8,
+            ..PortalConfig::default()
+        };
+        Portal::new(limits)
     }
 
     #[test]
     fn sessions_are_spread_over_the_cores_and_their_connections_stay_together() {
         let mut portal = portal();
-        let one = granted(portal.login(&demand("iqn.a", 1, 0, 0)));
-        let two = granted(portal.login(&demand("iqn.a", 2, 0, 0)));
+        let one = granted(login(&mut portal, &demand("iqn.a", 1, 0, 0)));
+        let two = granted(login(&mut portal, &demand("iqn.a", 2, 0, 0)));
         assert_eq!((one.core, two.core), (0, 1));
         assert_ne!(one.session.tsih, two.session.tsih);
         let tsih = two.session.tsih;
-        let joined = granted(portal.login(&demand("iqn.a", 2, tsih, 7)));
+        let joined = granted(login(&mut portal, &demand("iqn.a", 2, tsih, 7)));
         assert_eq!((joined.core, joined.cid, joined.session.tsih), (1, 7, tsih));
         assert_eq!(joined.session.nexus, two.session.nexus);
         assert_ne!(one.session.nexus, two.session.nexus);
-        let refused = portal.login(&demand("iqn.a", 2, tsih, 8)).unwrap_err();
+        let refused = login(&mut portal, &demand("iqn.a", 2, tsih, 8)).unwrap_err();
         assert_eq!(refused, LoginStatus::TOO_MANY_CONNECTIONS);
     }
 
     #[test]
     fn a_session_of_the_same_name_takes_its_place_when_the_old_one_is_silent() {
         let mut portal = portal();
-        let old = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
-        let places = ended_first(portal.login(&demand("iqn.a", 1, 0, 3)));
+        let old = granted(login(&mut portal, &demand("iqn.a", 1, 0, 3))).session;
+        let places = ended_first(login(&mut portal, &demand("iqn.a", 1, 0, 3)));
         assert_eq!(places, [ConnectionPlace { tsih: old.tsih, cid: 3, core: 0 }]);
-        let refused = portal.login(&demand("iqn.a", 1, old.tsih, 4)).unwrap_err();
+        let refused = login(&mut portal, &demand("iqn.a", 1, old.tsih, 4)).unwrap_err();
         assert_eq!(refused, LoginStatus::NO_SESSION, "nobody joins what ends");
         let ended = portal.connection_gone(old.tsih, 3).unwrap();
         assert_eq!(ended.nexus, old.nexus);
-        let new = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
+        let new = granted(login(&mut portal, &demand("iqn.a", 1, 0, 3))).session;
         assert_ne!(new.tsih, old.tsih);
         assert_eq!(new.nexus, old.nexus);
     }
@@ -340,40 +453,83 @@ mod tests {
     #[test]
     fn a_connection_of_the_same_cid_takes_the_old_ones_place() {
         let mut portal = portal();
-        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih;
-        granted(portal.login(&demand("iqn.a", 1, tsih, 4)));
-        let places = ended_first(portal.login(&demand("iqn.a", 1, tsih, 3)));
+        let tsih = granted(login(&mut portal, &demand("iqn.a", 1, 0, 3))).session.tsih;
+        granted(login(&mut portal, &demand("iqn.a", 1, tsih, 4)));
+        let places = ended_first(login(&mut portal, &demand("iqn.a", 1, tsih, 3)));
         assert_eq!(places.iter().map(|place| place.cid).collect::<Vec<_>>(), [3]);
         assert!(portal.connection_gone(tsih, 3).is_none(), "the session has another");
-        granted(portal.login(&demand("iqn.a", 1, tsih, 3)));
+        granted(login(&mut portal, &demand("iqn.a", 1, tsih, 3)));
     }
 
     #[test]
     fn another_initiator_or_account_joins_no_session() {
         let mut portal = portal();
-        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih;
-        let refused = portal.login(&demand("iqn.b", 1, tsih, 4)).unwrap_err();
+        let tsih = granted(login(&mut portal, &demand("iqn.a", 1, 0, 3))).session.tsih;
+        let refused = login(&mut portal, &demand("iqn.b", 1, tsih, 4)).unwrap_err();
         assert_eq!(refused, LoginStatus::NO_SESSION);
         let other = LoginDemand { account: Some("eve".into()), ..demand("iqn.a", 1, tsih, 4) };
-        assert_eq!(portal.login(&other).unwrap_err(), LoginStatus::CANNOT_INCLUDE);
+        assert_eq!(login(&mut portal, &other).unwrap_err(), LoginStatus::CANNOT_INCLUDE);
     }
 
     #[test]
-    fn there_are_only_so_many_sessions_and_discovery_sessions_replace_none() {
-        let mut portal = portal();
-        let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("iqn.a", 1, 0, 0) };
-        for _ in 0..3 {
-            let granted = granted(portal.login(&discovery));
-            assert_eq!((granted.core, granted.session.nexus), (0, Nexus::NONE));
+    fn there_are_only_so_many_sessions_and_no_initiator_or_address_has_all() {
+        let mut portal = small();
+        let refused = |admission: Result<Admission, LoginStatus>| admission.unwrap_err();
+        for isid in 0..2 {
+            granted(login(&mut portal, &demand("iqn.a", isid, 0, 0)));
         }
-        let refused = portal.login(&demand("iqn.a", 1, 0, 0)).unwrap_err();
+        let third = login_from(&mut portal, &demand("iqn.a", 9, 0, 0), 2);
+        assert_eq!(refused(third), LoginStatus::OUT_OF_RESOURCES, "a quarter is an initiator's");
+        for name in ["iqn.b", "iqn.c"] {
+            granted(login(&mut portal, &demand(name, 0, 0, 0)));
+        }
+        let fifth = login(&mut portal, &demand("iqn.d", 0, 0, 0));
+        assert_eq!(refused(fifth), LoginStatus::OUT_OF_RESOURCES, "a half is an address's");
+        for last in 2..=5 {
+            granted(login_from(&mut portal, &demand(&format!("iqn.{last}"), 0, 0, 0), last));
+        }
+        let ninth = login_from(&mut portal, &demand("iqn.e", 0, 0, 0), 6);
+        assert_eq!(refused(ninth), LoginStatus::OUT_OF_RESOURCES);
+        let places = portal.places(false);
+        assert_eq!((places.used, places.places), (8, 8));
+        assert_eq!(places.most, Some(("iqn.a".into(), 2)));
+    }
+
+    #[test]
+    fn an_account_has_half_of_the_sessions_from_wherever_it_comes() {
+        let mut portal = small();
+        let by = |account: &str, name: &str| LoginDemand {
+            account: Some(account.into()),
+            ..demand(name, 1, 0, 0)
+        };
+        for last in 1..=4 {
+            granted(login_from(&mut portal, &by("eve", &format!("iqn.{last}")), last));
+        }
+        let refused = login_from(&mut portal, &by("eve", "iqn.x"), 9).unwrap_err();
         assert_eq!(refused, LoginStatus::OUT_OF_RESOURCES);
+        granted(login_from(&mut portal, &by("bob", "iqn.x"), 1));
+    }
+
+    #[test]
+    fn discovery_sessions_take_no_place_of_others_and_an_address_takes_its_own() {
+        let mut portal = small();
+        let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("iqn.a", 1, 0, 0) };
+        granted(login_from(&mut portal, &discovery, 2));
+        let first = granted(login(&mut portal, &discovery)).session;
+        assert_eq!(first.nexus, Nexus::NONE);
+        granted(login(&mut portal, &discovery));
+        let oldest = ended_first(login(&mut portal, &discovery));
+        assert_eq!(oldest, [ConnectionPlace { tsih: first.tsih, cid: 0, core: 0 }]);
+        portal.connection_gone(first.tsih, 0);
+        granted(login(&mut portal, &discovery));
+        granted(login(&mut portal, &demand("iqn.a", 1, 0, 0)));
+        assert_eq!(portal.places(true).used, 3);
         assert_eq!(portal.end(|session| session.target.is_none()).len(), 3);
     }
 
     /// The first unit attention of a login's session.
     fn told(portal: &mut Portal, demand: &LoginDemand) -> Option<Attention> {
-        let session = granted(portal.login(demand)).session;
+        let session = granted(login(portal, demand)).session;
         portal.connection_gone(session.tsih, demand.cid);
         let attentions = &session.attentions;
         let told = [0, 0, 1023].map(|lun| attentions.take(lun));
@@ -393,7 +549,7 @@ mod tests {
     fn a_session_that_ended_because_its_target_began_anew_is_no_loss() {
         let mut portal = portal();
         told(&mut portal, &demand("a", 1, 0, 1));
-        let session = granted(portal.login(&demand("a", 1, 0, 1))).session;
+        let session = granted(login(&mut portal, &demand("a", 1, 0, 1))).session;
         session.forget();
         portal.connection_gone(session.tsih, 1);
         assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
@@ -416,7 +572,7 @@ mod tests {
     fn discovery_is_nothing_that_an_initiator_is_told_of() {
         let mut portal = portal();
         let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("a", 1, 0, 1) };
-        let tsih = granted(portal.login(&discovery)).session.tsih;
+        let tsih = granted(login(&mut portal, &discovery)).session.tsih;
         portal.connection_gone(tsih, 1);
         assert!(portal.remembered.is_empty());
     }

@@ -99,8 +99,13 @@ pub struct Limits {
     pub io_queues_max: u16,
     /// MQES: the maximum number of entries of a queue.
     pub queue_entries_max: u16,
-    /// The maximum number of controllers of the node, over all subsystems.
+    /// The maximum number of I/O controllers of the node, over all subsystems. A host has a quarter of them at most.
     pub controllers_max: u16,
+    /// The maximum number of discovery controllers of the node.
+    pub discovery_controllers_max: u16,
+    /// The maximum number of I/O queues of a host, over all of its controllers. Hosts that prove nothing have twice
+    /// as many for each address.
+    pub host_queues_max: usize,
 }
 
 impl Default for Limits {
@@ -111,6 +116,8 @@ impl Default for Limits {
             io_queues_max: 64,
             queue_entries_max: 1024,
             controllers_max: 1024,
+            discovery_controllers_max: 256,
+            host_queues_max: 4096,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::{Identity, Nexus};
+use nearflash_session::Origin;
 use nearflash_units::Nanos;
 
 use super::Target;
@@ -13,6 +14,7 @@ use super::controller::Controller;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::keep_alive_from_ms;
+use super::places::Newcomer;
 use super::reservations::nexus_of;
 use super::state::{ControllerKind, Features, Notifications};
 use crate::address::TransportAddress;
@@ -53,6 +55,8 @@ pub struct Connected {
 pub struct Arrival {
     /// The node's address to which the host connected.
     pub local: TransportAddress,
+    /// The address from which the host came.
+    pub origin: Origin,
     /// Hosts without keys may connect there.
     pub anonymous: bool,
     /// The PSK identity that the host has proved by TLS; `None` without TLS.
@@ -107,7 +111,7 @@ impl Refusal {
     }
 
     /// A refusal after which a retry may succeed.
-    fn for_now(status: Status) -> Self {
+    pub(super) fn for_now(status: Status) -> Self {
         Self { status, result: 0 }
     }
 
@@ -145,6 +149,11 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    fn newcomer(&self, kind: ControllerKind) -> Newcomer<'_> {
+        let is_open = !self.authenticates && self.arrival.tls.is_none();
+        Newcomer { kind, host: &self.host, origin: self.arrival.origin, is_open }
+    }
+
     fn names(&self) -> Option<Names> {
         match &self.host {
             HostName::Named(host) if self.authenticates => {
@@ -237,10 +246,11 @@ impl Target {
         if wanted.data.controller_id() != ControllerId::DYNAMIC {
             return Err(Refusal::data(ConnectData::CONTROLLER_ID_OFFSET));
         }
-        let id = self.free_controller_id();
-        let id = id.ok_or(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY))?;
         let discovery = wanted.subsystem.is_discovery();
         let kind = if discovery { ControllerKind::Discovery } else { ControllerKind::Io };
+        self.find_place(&wanted.newcomer(kind))?;
+        let id = self.free_controller_id();
+        let id = id.ok_or(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY))?;
         let controller = Controller {
             id,
             kind,
@@ -250,12 +260,13 @@ impl Target {
             host_id: wanted.data.host_id,
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             local: wanted.arrival.local,
+            origin: wanted.arrival.origin,
             authenticates: wanted.authenticates,
             secured: wanted.arrival.tls.is_some(),
             awaits_authentication: wanted.authenticates,
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
-            keep_alive: keep_alive_from_ms(wanted.connect.keep_alive_ms),
+            keep_alive: keep_alive_from_ms(kind, wanted.connect.keep_alive_ms),
             heard_at: wanted.now,
             features: Features::new(kind, &self.config.limits),
             events: Events::default(),
@@ -274,6 +285,7 @@ impl Target {
     fn connect_io(&mut self, wanted: &Wanted<'_>) -> Result<Connected, Refusal> {
         let queue = wanted.connect.queue;
         let id = wanted.data.controller_id();
+        let has_share = self.has_queue_left(&wanted.newcomer(ControllerKind::Io));
         let controller = self.controllers.get_mut(&id);
         let controller = controller.filter(|it| it.subsystem == wanted.subsystem);
         let controller = controller.ok_or(Refusal::data(ConnectData::CONTROLLER_ID_OFFSET))?;
@@ -295,6 +307,9 @@ impl Target {
             && !controller.status.is_shutdown_complete();
         if !has_queue {
             return Err(Refusal::command(Connect::QUEUE_OFFSET));
+        }
+        if !has_share {
+            return Err(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY));
         }
         let state = controller.queues.entry(queue).or_default();
         if state.open {
@@ -323,9 +338,6 @@ impl Target {
     /// The next unused number. Numbers are reused as late as possible, so that a host that missed
     /// the end of its controller does not connect to another host's.
     fn free_controller_id(&mut self) -> Option<ControllerId> {
-        if self.controllers.len() >= usize::from(self.config.limits.controllers_max) {
-            return None;
-        }
         let (first, last) =
             (*self.config.controller_ids.start(), *self.config.controller_ids.end());
         for _ in first..=last {

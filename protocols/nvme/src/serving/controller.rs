@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::Nexus;
+use nearflash_session::Origin;
 use nearflash_units::Nanos;
 
 use super::errors::ErrorLog;
@@ -35,6 +36,8 @@ pub(super) struct Controller {
     pub(super) nexus: Nexus,
     /// The node's address to which the host connected.
     pub(super) local: TransportAddress,
+    /// The address from which it came.
+    pub(super) origin: Origin,
     /// Its queues authenticate.
     pub(super) authenticates: bool,
     /// Its host has proved its name by TLS. Every queue must be a connection with TLS.
@@ -62,6 +65,16 @@ pub(super) struct Controller {
 }
 
 impl Controller {
+    /// Whether its host still has to prove its name.
+    pub(super) fn is_unproved(&self) -> bool {
+        self.authenticates && self.awaits_authentication
+    }
+
+    /// Whether its host enters without a proof of its name.
+    pub(super) fn is_open(&self) -> bool {
+        !self.authenticates && !self.secured
+    }
+
     /// When the keep-alive timer expires.
     pub(super) fn expires_at(&self) -> Option<Nanos> {
         let span = self.keep_alive.filter(|_| !self.awaits_authentication);

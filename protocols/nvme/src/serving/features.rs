@@ -13,6 +13,9 @@ use crate::{NamespaceId, Notices, Status};
 /// KAS is 1: the keep-alive timeout is rounded up to a multiple of this.
 pub(super) const KEEP_ALIVE_GRANULARITY_MS: u32 = 100;
 
+/// The keep-alive timeout of a discovery controller whose host asks for none. Its place is one of few.
+const DISCOVERY_KEEP_ALIVE: Nanos = Nanos::from_secs(120);
+
 const HOST_BEHAVIOR_LEN: usize = 512;
 const TIMESTAMP_LEN: usize = 8;
 
@@ -260,10 +263,14 @@ fn set_timestamp(admin: &mut Admin<'_>, _: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// The keep-alive timeout for KATO, rounded up. 0 disables the timer.
-pub(super) fn keep_alive_from_ms(ms: u32) -> Option<Nanos> {
+/// The keep-alive timeout for KATO, rounded up. 0 disables the timer of an I/O controller.
+pub(super) fn keep_alive_from_ms(kind: ControllerKind, ms: u32) -> Option<Nanos> {
     let granules = u64::from(ms.div_ceil(KEEP_ALIVE_GRANULARITY_MS));
-    (ms != 0).then(|| Nanos::from_millis(granules * u64::from(KEEP_ALIVE_GRANULARITY_MS)))
+    match (kind, ms) {
+        (ControllerKind::Io, 0) => None,
+        (ControllerKind::Discovery, 0) => Some(DISCOVERY_KEEP_ALIVE),
+        _ => Some(Nanos::from_millis(granules * u64::from(KEEP_ALIVE_GRANULARITY_MS))),
+    }
 }
 
 fn keep_alive_ms(span: Option<Nanos>) -> u32 {
@@ -271,7 +278,7 @@ fn keep_alive_ms(span: Option<Nanos>) -> u32 {
 }
 
 fn set_keep_alive(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
-    admin.controller.keep_alive = keep_alive_from_ms(value);
+    admin.controller.keep_alive = keep_alive_from_ms(admin.controller.kind, value);
     Ok(0)
 }
 

@@ -21,6 +21,7 @@ mod events;
 mod features;
 mod identify;
 mod logs;
+mod places;
 mod properties;
 mod reservations;
 mod state;
@@ -119,6 +120,12 @@ pub enum DisconnectReason {
     /// The host has keys now and has connected without, or the other way round.
     #[error("the keys of the host were added or removed")]
     KeysChanged,
+    /// The controller was the oldest of those whose place a new one could take.
+    #[error("a new connection needed its place")]
+    PlaceTaken,
+    /// The host authenticated more controllers than its share.
+    #[error("the host has its share of the controllers already")]
+    ShareTaken,
 }
 
 /// All subsystems and all controllers of a node.
@@ -328,6 +335,9 @@ impl Target {
     /// descriptor gives. A command of a controller that has ended is ignored, as its connection is
     /// about to end.
     pub fn admin(&mut self, now: Nanos, controller: ControllerId, command: &Command, data: &[u8]) {
+        if self.has_proved_too_many(controller) {
+            return self.end(controller, DisconnectReason::ShareTaken);
+        }
         let Some(controller) = self.controllers.get_mut(&controller) else { return };
         controller.heard_at = controller.heard_at.max(now);
         controller.awaits_authentication = false;

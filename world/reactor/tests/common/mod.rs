@@ -12,7 +12,7 @@ use nearflash_engine::Foreign;
 use nearflash_media::{Claim, open};
 use nearflash_reactor::{Epoch, Reactor, ReactorConfig, SPIN_MAX};
 use nearflash_ring::{Area, ClientEnd, Geometry, Slice, receive_passed};
-use nearflash_session::Chunk;
+use nearflash_session::{Chunk, Origin};
 use nearflash_shard::{Event, RingId, RingSpec, Sent, SocketId, Submitted, World};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -54,7 +54,7 @@ impl Client {
         let (stream, far_end) = UnixStream::pair().unwrap();
         let socket = SocketId(far_end.into_raw_fd().try_into().unwrap());
         reactor.attach(socket);
-        let spec = RingSpec { entries: 8, data_len: ByteLen(DATA_LEN) };
+        let spec = RingSpec { entries: 8, data_len: ByteLen(DATA_LEN), owner: Origin::User(7) };
         let ring = reactor.attach_ring(socket, spec).unwrap();
         let sent = reactor.send(socket, [Chunk::Bytes(b"answer")].into_iter());
         assert_eq!(sent, Sent::Bytes(6));

@@ -2,17 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nearflash_api::RefusalReason;
 use nearflash_mirror::membership::{NodeKey, Pulse};
+use nearflash_session::{Origin, crowded_out};
 use nearflash_shard::Claim;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
@@ -21,7 +21,8 @@ use super::wire::{self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, PulseError
 use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared};
 use crate::refusals::Refusal;
 
-/// The connections that have not proved anything yet. Further ones wait in the kernel.
+/// The connections that have not proved anything yet. For a further one, the oldest of the address that has the
+/// most ends; those from addresses of partners come last.
 const UNPROVED_MAX: usize = 64;
 
 /// The time for which the opener may send nothing. It sends a beat every second.
@@ -85,20 +86,66 @@ impl Newest {
     }
 }
 
+/// The connections that have not proved anything yet.
+#[derive(Default)]
+struct Strangers {
+    last: Cell<u64>,
+    /// By number, so that the oldest comes first.
+    waiting: RefCell<BTreeMap<u64, Stranger>>,
+}
+
+struct Stranger {
+    origin: Origin,
+    is_from_partner: bool,
+    /// A further one has come.
+    crowded_out: Rc<Notify>,
+}
+
+/// The place of a stranger, until it is dropped.
+struct StrangersPlace {
+    strangers: Rc<Strangers>,
+    number: u64,
+    crowded_out: Rc<Notify>,
+}
+
+impl Strangers {
+    fn enter(self: &Rc<Self>, address: IpAddr, is_from_partner: bool) -> StrangersPlace {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= UNPROVED_MAX {
+            let holders = |of_partners: bool| {
+                let those = waiting.iter().filter(move |(_, it)| it.is_from_partner == of_partners);
+                those.map(|(number, it)| (it.origin, *number, *number))
+            };
+            let oldest = crowded_out(holders(false)).or_else(|| crowded_out(holders(true)));
+            let oldest = oldest.and_then(|number| waiting.remove(&number));
+            oldest.iter().for_each(|it| it.crowded_out.notify_one());
+        }
+        self.last.update(|last| last + 1);
+        let (number, crowded_out) = (self.last.get(), Rc::new(Notify::new()));
+        let origin = Origin::of(address);
+        let stranger = Stranger { origin, is_from_partner, crowded_out: Rc::clone(&crowded_out) };
+        waiting.insert(number, stranger);
+        StrangersPlace { strangers: Rc::clone(self), number, crowded_out }
+    }
+}
+
+impl Drop for StrangersPlace {
+    fn drop(&mut self) {
+        self.strangers.waiting.borrow_mut().remove(&self.number);
+    }
+}
+
 /// Accepts connections, until the task is aborted; those end with it.
 pub(super) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
-    let permits = Arc::new(Semaphore::new(UNPROVED_MAX));
+    let strangers = Rc::new(Strangers::default());
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit.expect("nobody closes it"), listener.accept().await)
-        };
         tokio::select! {
             Some(ended) = connections.join_next() => ended.expect("a pulse is not aborted"),
-            (permit, accepted) = next => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    connections.spawn_local(take(Rc::clone(&shared), stream, peer, permit));
+                    let place = strangers.enter(peer.ip(), shared.is_partner(peer.ip()));
+                    connections.spawn_local(take(Rc::clone(&shared), stream, peer, place));
                 }
                 Err(error) => {
                     shared.log.warn("no pulse can come", &error.into());
@@ -110,15 +157,15 @@ pub(super) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
 }
 
 /// Takes a connection, and a pulse if it becomes one.
-async fn take(
-    shared: Rc<Shared>,
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    permit: OwnedSemaphorePermit,
-) {
-    let shaken = timeout(HANDSHAKE_TIMEOUT, welcome(&shared, &mut stream, peer)).await;
-    drop(permit);
-    match shaken.unwrap_or(Err(PulseError::Slow)) {
+async fn take(shared: Rc<Shared>, mut stream: TcpStream, peer: SocketAddr, place: StrangersPlace) {
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE_TIMEOUT, welcome(&shared, &mut stream, peer)) => {
+            shaken.unwrap_or(Err(PulseError::Slow))
+        }
+        () = place.crowded_out.notified() => Err(PulseError::Crowded),
+    };
+    drop(place);
+    match shaken {
         Ok(came) => came.follow(&shared, stream).await,
         Err(error) => refuse(peer, &error),
     }
@@ -128,6 +175,7 @@ async fn take(
 fn refuse(peer: SocketAddr, error: &PulseError) {
     let reason = match error {
         PulseError::Slow => RefusalReason::TimedOut,
+        PulseError::Crowded => RefusalReason::Limit,
         PulseError::Secret => RefusalReason::NotProved,
         PulseError::Cluster(_) | PulseError::Node(_) | PulseError::Itself => {
             RefusalReason::NotAdmitted
@@ -266,5 +314,32 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             }
         }
         Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(strangers: &Strangers) -> Vec<u64> {
+        strangers.waiting.borrow().keys().copied().collect()
+    }
+
+    #[test]
+    fn a_crowd_of_one_address_leaves_a_place_to_others_and_partners_give_way_last() {
+        let strangers = Rc::new(Strangers::default());
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let mut places =
+            vec![strangers.enter(address(1), true), strangers.enter(address(2), false)];
+        let max = u64::try_from(UNPROVED_MAX).unwrap();
+        places.extend((2..max).map(|_| strangers.enter(address(3), false)));
+        places.push(strangers.enter(address(4), false));
+        let left = numbers(&strangers);
+        assert!(left.len() == UNPROVED_MAX && left.starts_with(&[1, 2, 4]), "{left:?}");
+        // A partner at the address of the crowd stays, too.
+        places.extend((0..2 * max).map(|_| strangers.enter(address(5), false)));
+        assert_eq!(numbers(&strangers)[0], 1);
+        drop(places);
+        assert!(numbers(&strangers).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -110,6 +110,12 @@ impl Link {
             self.hurry();
         }
         stays
+    }
+
+    /// Whether the partner is at that address.
+    pub(super) fn is_at(&self, address: IpAddr) -> bool {
+        let addresses = self.addresses.borrow();
+        addresses.iter().any(|it| it.ip().to_canonical() == address.to_canonical())
     }
 
     /// Makes the next attempt at once, but not more often than the others.

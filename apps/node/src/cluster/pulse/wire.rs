@@ -46,6 +46,10 @@ pub(super) enum PulseError {
     Late,
     #[error("nothing valid has come within 2 s: let only the cluster's nodes reach this port")]
     Slow,
+    #[error(
+        "other connections took its place before it proved anything: let only the cluster's nodes reach this port"
+    )]
+    Crowded,
     #[error("no pulse of nearflash comes from there: let only the cluster's nodes reach this port")]
     NotAPulse,
     #[error(

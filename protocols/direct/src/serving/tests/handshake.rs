@@ -43,6 +43,21 @@ fn a_client_that_proves_itself_gets_the_nodes_proof_too() {
 }
 
 #[test]
+fn a_client_has_memory_for_its_requests_once_it_is_let_in() {
+    let mut bench = Bench::new(Stand { is_in: false, ..KEYED });
+    assert_eq!(bench.target.slots.count(), 0);
+    prove(&mut bench, KEYED, &secret());
+    assert_eq!(bench.target.slots.count(), crate::length(CREDITS));
+}
+
+#[test]
+fn a_client_whose_key_has_its_share_of_connections_is_told_to_try_again_later() {
+    let mut bench = Bench::new(KEYED);
+    assert_eq!(bench.target.terminate(PeerError::ShareTaken), PeerError::ShareTaken);
+    assert_eq!(bench.goodbye(), (Status::BUSY, NO_TAG, 0));
+}
+
+#[test]
 fn a_wrong_secret_and_an_unknown_key_are_refused_alike() {
     let mut wrong = Bench::new(Stand { is_in: false, ..KEYED });
     prove(&mut wrong, KEYED, &Secret::new([1; 32]));

@@ -9,7 +9,7 @@ fn read(target: &mut Target, local: &str, host: &str) -> (u64, Vec<(String, Stri
     let mut asking = Host::of(&Nqn::discovery());
     asking.data.host = (&nqn(host)).into();
     let connect = asking.connect.to_command();
-    let arrival = Arrival { local: address(local), anonymous: true, tls: None };
+    let arrival = Arrival { local: address(local), ..arrival() };
     let connected = target.connect(NOW, &connect, &asking.data, arrival).unwrap();
     assert_eq!(connected.kind, QueueKind::Discovery);
     ask(target, connected.controller, enable());

@@ -47,6 +47,21 @@ fn a_keep_alive_time_is_rounded_up_to_the_granularity() {
 }
 
 #[test]
+fn a_discovery_controller_without_a_keep_alive_time_ends_after_two_minutes_of_silence() {
+    let mut target = target();
+    let controller = join(&mut target, &Nqn::discovery());
+    let due = NOW.plus(Nanos::from_secs(120));
+    assert_eq!(target.poll_timeout(), Some(due));
+    let get = Command::get_features(FeatureId::KEEP_ALIVE_TIMER, 0);
+    assert_eq!(ask(&mut target, controller, get).0.dw0.get(), 120_000);
+    let off = Command::set_features(FeatureId::KEEP_ALIVE_TIMER, 0);
+    assert!(status_of(&mut target, controller, off).is_success());
+    target.handle_timeout(due);
+    let reason = DisconnectReason::KeepAliveExpired;
+    assert_eq!(actions(&mut target), [Action::Disconnect { controller, queue: None, reason }]);
+}
+
+#[test]
 fn without_a_keep_alive_time_silence_is_allowed() {
     let (mut target, controller) = joined_with_keep_alive(0);
     assert_eq!(target.poll_timeout(), None);

@@ -7,6 +7,7 @@ mod events;
 mod features;
 mod identify;
 mod keep_alive;
+mod places;
 mod reservations;
 mod rights;
 mod support;
@@ -14,6 +15,7 @@ mod support;
 use std::net::SocketAddr;
 
 use nearflash_request::{Support, VolumeId};
+use nearflash_session::Origin;
 use nearflash_units::{BlockSize, Blocks, Nanos};
 use uuid::Uuid;
 
@@ -38,8 +40,13 @@ fn local() -> TransportAddress {
     address("192.0.2.1:4420")
 }
 
+/// The address 192.0.2.`last`.
+fn origin(last: u8) -> Origin {
+    Origin::of([192, 0, 2, last].into())
+}
+
 fn arrival() -> Arrival {
-    Arrival { local: local(), anonymous: true, tls: None }
+    Arrival { local: local(), origin: origin(7), anonymous: true, tls: None }
 }
 
 fn config() -> TargetConfig {
@@ -50,7 +57,7 @@ fn config() -> TargetConfig {
         firmware: "0.1.0".to_owned(),
         hosts: HostAccess::Any,
         ports: vec![Port { id: 1, listen: local(), advertise: Vec::new(), tls: DoorTls::Off }],
-        limits: Limits { controllers_max: 8, io_queues_max: 4, ..Limits::default() },
+        limits: Limits { controllers_max: 64, io_queues_max: 4, ..Limits::default() },
         life: Life::default(),
     }
 }
