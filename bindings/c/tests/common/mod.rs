@@ -57,7 +57,7 @@ pub(crate) fn link(source: &Path, include: &Path, program: &Path) {
         .arg(include)
         .arg(source)
         .arg(library)
-        .args(["-lssl", "-lcrypto", "-lpthread", "-ldl", "-lm", "-o"])
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
         .arg(program)
         .output()
         .unwrap();
