@@ -15,10 +15,10 @@ const FILES: [(&str, &str, &str); 3] = [
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
 ];
 
-/// The permissions of the page: it reads from this node alone. Colours of lines are set as styles of
-/// elements. No other page may show it in a frame, where its buttons could be clicked unseen.
-const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The permissions of the page: it reads from this node alone, and has no style or script but its files. No
+/// other page may show it in a frame, where its buttons could be clicked unseen.
+const POLICY: &str = "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
 
 /// Adds the files to a router.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {

@@ -169,12 +169,12 @@ function chart({ title, show, lines, isLogarithmic }) {
     });
     for (const points of parts.filter((it) => it.length > 0)) {
       if (points.length === 1) points.push(points[0]);
-      svg.append(drawn("polyline", { points: points.join(" "), style: `stroke: var(--${lines[line][1]})` }));
+      svg.append(drawn("polyline", { points: points.join(" "), class: lines[line][1] }));
     }
   });
   const last = (of) => (of.length && of[of.length - 1] !== null ? show(of[of.length - 1]) : "–");
   const shown = lines.map((it, line) => [...it, line]).filter(([name, , , line]) => name !== "errors" || values[line].some((it) => it !== null));
-  const legend = shown.map(([name, colour, , line]) => element("i", `${name} ${last(values[line])}`, { style: `--stroke: var(--${colour})` }));
+  const legend = shown.map(([name, colour, , line]) => element("i", `${name} ${last(values[line])}`, { class: colour }));
   const plot = element("div", [svg, element("span", show(at(100)), { class: "top" }), element("span", show(at(50)), { class: "middle" }),
     ...(isLogarithmic ? [element("span", show(at(0)), { class: "bottom" })] : [])], { class: "plot" });
   const axis = element("div", [element("span", "2 minutes ago"), element("span", "now")], { class: "axis" });
