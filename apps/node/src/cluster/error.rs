@@ -126,7 +126,7 @@ pub enum ClusterError {
     /// etcd is not installed.
     #[error(
         "cannot start the program 'etcd': {source}: install it, for example with 'apt-get install \
-         etcd-server', and see that it is in PATH"
+         etcd-server', and see that it is in PATH, or for root in /usr/local/bin or /usr/bin"
     )]
     NoEtcd {
         /// The system's error.

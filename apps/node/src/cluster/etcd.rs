@@ -159,14 +159,15 @@ fn command(folder: &Folder, member: &Member) -> Result<Command, ClusterError> {
     if log.metadata().is_ok_and(|metadata| metadata.len() > LOG_LEN_MAX) {
         log.set_len(0).map_err(ClusterError::file(&path))?;
     }
-    let mut command = Command::new("setsid");
+    let setsid = program("setsid").map_err(|source| ClusterError::NoEtcd { source })?;
+    let mut command = Command::new(setsid);
     command
         .arg(etcd)
         .args(arguments(folder, member))
         .current_dir(folder.path())
         // Variables named ETCD_… would contradict the flags.
         .env_clear()
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("PATH", search_path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
@@ -177,11 +178,23 @@ fn command(folder: &Folder, member: &Member) -> Result<Command, ClusterError> {
     Ok(command)
 }
 
-/// A program in PATH.
+/// A program of this machine.
 fn program(name: &str) -> io::Result<std::path::PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = search_path();
     let mut candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
     candidates.find(|path| path.is_file()).ok_or_else(|| rustix::io::Errno::NOENT.into())
+}
+
+/// The folders in which root looks for programs. Its PATH may have some that others write.
+const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The folders in which programs are looked for.
+fn search_path() -> OsString {
+    path_of(rustix::process::geteuid().is_root(), std::env::var_os("PATH"))
+}
+
+fn path_of(is_root: bool, path: Option<OsString>) -> OsString {
+    if is_root { ROOT_PATH.into() } else { path.unwrap_or_else(|| ROOT_PATH.into()) }
 }
 
 /// Starts etcd unless it runs, and waits until it answers.
@@ -235,4 +248,17 @@ fn tail(log: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     file.take(TAIL_LEN).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_looks_for_programs_in_folders_that_nobody_else_writes() {
+        let path = || Some(OsString::from("/home/me/bin:/usr/bin"));
+        assert_eq!(path_of(true, path()), ROOT_PATH);
+        assert_eq!(path_of(true, None), ROOT_PATH);
+        assert_eq!(path_of(false, path()), "/home/me/bin:/usr/bin");
+    }
 }
