@@ -324,7 +324,7 @@ fn a_chap_account_lets_in_who_knows_its_secret() {
 #[test]
 fn a_refused_login_names_the_remedy() {
     let cases = [
-        (LoginStatus::NOT_FOUND, "does this target exist?", false),
+        (LoginStatus::NOT_FOUND, "does this target exist, and may the initiator use it?", false),
         (LoginStatus::AUTHORIZATION_FAILURE, "admit the initiator iqn.test:me there", false),
         (LoginStatus::TOO_MANY_CONNECTIONS, "request fewer connections", false),
         (LoginStatus::OUT_OF_RESOURCES, "no room for another session", true),

@@ -13,6 +13,9 @@ pub struct ChapInfo {
     /// The node's user name for mutual CHAP. Absent without mutual CHAP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_user: Option<String>,
+    /// The iSCSI names of the initiators that may use it. Absent for every initiator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initiators: Vec<String>,
 }
 
 /// The node's account for mutual CHAP.
@@ -38,6 +41,9 @@ pub struct ChapAdd {
     /// The node's account for mutual CHAP. Without it, authentication is one-way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<ChapMutual>,
+    /// The iSCSI names of the initiators that may use it. By default every initiator may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initiators: Vec<String>,
     /// Whether it replaces the account of the user. By default the node refuses a user with an account.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,

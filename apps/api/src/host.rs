@@ -163,7 +163,7 @@ pub struct HostDeny {
     pub volumes: Vec<String>,
 }
 
-/// Takes the list of a host away. It sees what every host without a list sees.
+/// Takes the list of a host away. The host sees what every host without a list sees.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostUnlist {
@@ -189,6 +189,10 @@ pub struct HostList {}
 pub struct HostRemove {
     /// The host's NQN, or the initiator's iSCSI name.
     pub nqn: String,
+    /// Whether the node forgets that the host had keys. By default, a host that had keys does not enter without
+    /// keys, even where hosts without keys do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forget: bool,
 }
 
 /// A host whose keys were added, replaced or removed.
@@ -209,8 +213,14 @@ pub struct OneKeyedHost {
 pub struct KeyedHosts {
     /// In the order of their NQNs.
     pub hosts: Vec<KeyedHost>,
-    /// The lists of volumes, in the order of the hosts' names. A host without a list sees every volume, or none
-    /// if the node was started so.
+    /// The lists of volumes, in the order of the hosts' names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<VolumesOfHost>,
+    /// The NQNs of the hosts whose keys were removed. They do not enter without keys. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+    /// The volumes that hosts without a list see: `all` or `none`.
+    #[serde(default)]
+    #[schema(required = true, pattern = "^(all|none)$")]
+    pub unlisted: String,
 }

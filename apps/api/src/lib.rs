@@ -62,7 +62,7 @@ pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterNodeInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, HungCoreInfo,
-    InitiatorInfo, IscsiClash, PlaceInfo, Ready, Status, StatusShow, WithdrawalInfo,
+    InitiatorInfo, IscsiClash, OpenAddress, PlaceInfo, Ready, Status, StatusShow, WithdrawalInfo,
 };
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,

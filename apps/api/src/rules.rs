@@ -29,11 +29,12 @@ pub fn rule(request: &Request) -> (TokenScope, String) {
         Request::VolumeCreate(call) => (Operate, call.name.clone()),
         Request::ClusterVolumeCreate(call) => (Operate, call.name.clone()),
         Request::VolumeResize(call) if !call.shrink => (Operate, call.name.clone()),
-        Request::ReservationClear(call) => (Operate, call.volume.clone()),
-        Request::DeviceClear(call) => (Operate, call.name.clone()),
         Request::JobCancel(call) => (Operate, call.id.to_string()),
 
-        // These lose data.
+        // These lose data, or let others lose it: a reservation keeps hosts from each other's blocks, and a
+        // suspect device has lost writes.
+        Request::ReservationClear(call) => (Admin, call.volume.clone()),
+        Request::DeviceClear(call) => (Admin, call.name.clone()),
         Request::VolumeResize(call) => (Admin, call.name.clone()),
         Request::VolumeRemove(call) => (Admin, call.name.clone()),
         // These give or take rights.

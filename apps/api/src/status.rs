@@ -103,6 +103,14 @@ pub struct Status {
     /// address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub iscsi_clashes: Vec<IscsiClash>,
+    /// The addresses that other machines reach, and at which everybody uses the volumes, without a key and without
+    /// being named. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_to_everyone: Vec<OpenAddress>,
+    /// The protocols that nobody can use, because their last key was removed: `direct`, `iscsi`. Absent if there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<String>,
     /// All devices.
     pub devices: Vec<DeviceInfo>,
     /// All volumes.
@@ -153,6 +161,33 @@ pub struct PlaceInfo {
     /// The number of those.
     #[serde(default)]
     pub held: u64,
+}
+
+/// An address at which everybody uses the volumes.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct OpenAddress {
+    /// `nvme-tcp`, `direct` or `iscsi`.
+    pub protocol: String,
+    /// The address.
+    #[schema(value_type = String)]
+    pub address: SocketAddr,
+}
+
+impl OpenAddress {
+    /// The fact and its remedy, for people.
+    pub fn sentence(&self) -> String {
+        let Self { protocol, address } = self;
+        let remedy = match protocol.as_str() {
+            "direct" => "create a credential with 'nearflash credential create'",
+            "iscsi" => {
+                "add a CHAP user with 'nearflash chap add', or name the initiators with --host"
+            }
+            _ => "name the hosts with --host NQN, or require keys with ,auth=required",
+        };
+        format!(
+            "everybody who reaches {address} ({protocol}) may read and write the volumes: {remedy}"
+        )
+    }
 }
 
 /// An iSCSI name that several subsystems would have: names of volumes and subsystems tell capital from

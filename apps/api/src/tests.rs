@@ -37,6 +37,8 @@ fn status() -> Status {
         http: None,
         http_local: None,
         iscsi_clashes: vec![],
+        open_to_everyone: vec![],
+        closed: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
@@ -585,6 +587,7 @@ fn chap_users_are_as_they_always_were() {
     let account = |mutual_user: Option<&str>| ChapInfo {
         user: "app".to_owned(),
         mutual_user: mutual_user.map(str::to_owned),
+        initiators: vec![],
     };
     let secret = |text: &str| Some(SecretText(text.to_owned()));
     let made = OneAccount {
@@ -623,9 +626,16 @@ fn chap_users_are_as_they_always_were() {
           ]
         }
         "#);
+    let bound = ChapInfo { initiators: vec!["iqn.2026-11.test:a".to_owned()], ..account(None) };
+    insta::assert_snapshot!(Document::new(bound).to_line(), @r#"{"schema":1,"user":"app","initiators":["iqn.2026-11.test:a"]}"#);
     let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
-    let add =
-        ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual, replace: false };
+    let add = ChapAdd {
+        user: "app".to_owned(),
+        secret: secret("geheimgeheim"),
+        mutual,
+        initiators: vec![],
+        replace: false,
+    };
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
     insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"chap-add","user":"app","secret":"geheimgeheim","mutual":{"user":"node"}}"#);
@@ -697,7 +707,10 @@ fn hosts_with_keys_are_as_they_always_were() {
           "controller_key": "drawn-for-us"
         }
         "#);
-    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)], lists: vec![] }), @r#"
+    let unlisted = "all".to_owned();
+    let hosts = vec![host(false)];
+    let removed = vec!["nqn.2026-11.test:old".to_owned()];
+    insta::assert_snapshot!(document(KeyedHosts { hosts, lists: vec![], removed, unlisted }), @r#"
         {
           "schema": 1,
           "hosts": [
@@ -706,7 +719,11 @@ fn hosts_with_keys_are_as_they_always_were() {
               "dhchap": true,
               "mutual": false
             }
-          ]
+          ],
+          "removed": [
+            "nqn.2026-11.test:old"
+          ],
+          "unlisted": "all"
         }
         "#);
     let add = HostAdd {
@@ -731,8 +748,9 @@ fn lists_of_hosts_are_as_they_always_were() {
     let volume = |rights: &str| HostVolume { volume: "data".to_owned(), rights: rights.to_owned() };
     let host = "iqn.2026-11.test:app".to_owned();
     let list = VolumesOfHost { host: host.clone(), volumes: vec![volume("r")] };
-    let lists = KeyedHosts { hosts: vec![], lists: vec![list] };
-    insta::assert_snapshot!(Document::new(lists).to_line(), @r#"{"schema":1,"hosts":[],"lists":[{"host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"r"}]}]}"#);
+    let unlisted = "none".to_owned();
+    let lists = KeyedHosts { hosts: vec![], lists: vec![list], removed: vec![], unlisted };
+    insta::assert_snapshot!(Document::new(lists).to_line(), @r#"{"schema":1,"hosts":[],"lists":[{"host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"r"}]}],"unlisted":"none"}"#);
     let allow = HostAllow { host: host.clone(), volumes: vec![volume("rw")], only: true };
     let calls: [(Request, &str); 3] = [
         (
@@ -852,6 +870,22 @@ fn a_status_says_more_only_when_there_is_more_to_say() {
         let field = format!("\"{field}\"");
         assert!(more.contains(&field) && !plain.contains(&field), "{field}");
     }
+}
+
+#[test]
+fn an_address_that_is_open_to_everyone_is_a_warning_with_the_remedy() {
+    let open = |protocol: &str| OpenAddress {
+        protocol: protocol.to_owned(),
+        address: "192.0.2.1:4421".parse().unwrap(),
+    };
+    let open_to_everyone = ["direct", "iscsi", "nvme-tcp"].map(open).into();
+    let verdict = Verdict::of(&Status { open_to_everyone, ..status() });
+    assert_eq!(verdict.level, Level::Warning);
+    insta::assert_snapshot!(verdict.reasons.join("\n"), @r#"
+        everybody who reaches 192.0.2.1:4421 (direct) may read and write the volumes: create a credential with 'nearflash credential create'
+        everybody who reaches 192.0.2.1:4421 (iscsi) may read and write the volumes: add a CHAP user with 'nearflash chap add', or name the initiators with --host
+        everybody who reaches 192.0.2.1:4421 (nvme-tcp) may read and write the volumes: name the hosts with --host NQN, or require keys with ,auth=required
+        "#);
 }
 
 #[test]

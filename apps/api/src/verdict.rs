@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ClusterView, DeviceInfo, HungCoreInfo, RefusedLogins, Status, WithdrawalInfo};
+use crate::{
+    ClusterView, DeviceInfo, HungCoreInfo, OpenAddress, RefusedLogins, Status, WithdrawalInfo,
+};
 
 /// The health of a node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -49,8 +51,14 @@ const LIFE_USED_MAX: f64 = 0.9;
 impl Verdict {
     /// The verdict on a state, whose own field is not looked at.
     pub fn of(status: &Status) -> Self {
-        let parts =
-            [cores(status), devices(status), names(status), refusals(status), cluster(status)];
+        let parts = [
+            cores(status),
+            devices(status),
+            names(status),
+            addresses(status),
+            refusals(status),
+            cluster(status),
+        ];
         let findings = parts.concat();
         let level = findings.iter().map(|(level, _)| *level).max().unwrap_or_default();
         Self { level, reasons: findings.into_iter().map(|(_, reason)| reason).collect() }
@@ -95,6 +103,11 @@ fn names(status: &Status) -> Vec<Finding> {
 fn refusals(status: &Status) -> Vec<Finding> {
     let sentence = status.refused_logins.as_ref().and_then(RefusedLogins::sentence);
     sentence.into_iter().map(|sentence| (Level::Warning, sentence)).collect()
+}
+
+fn addresses(status: &Status) -> Vec<Finding> {
+    let finding = |open: &OpenAddress| (Level::Warning, open.sentence());
+    status.open_to_everyone.iter().map(finding).collect()
 }
 
 fn cluster(status: &Status) -> Vec<Finding> {

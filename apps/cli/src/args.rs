@@ -899,8 +899,8 @@ pub(crate) enum HostSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Take the list of a host away: it sees every volume then, unless the node was started with
-    /// --unlisted-hosts none
+    /// Take the list of a host away: it sees no volume then, unless the node was started with
+    /// --unlisted-hosts all
     Unlist {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
@@ -914,12 +914,16 @@ pub(crate) enum HostSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a host: its list of volumes and its keys. A host with keys is disconnected
+    /// Remove a host: its list of volumes and its keys. A host with keys is disconnected, and does not enter
+    /// without keys from then on
     #[command(visible_alias = "rm")]
     Remove {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
         host: String,
+        /// Forget that the host had keys: it enters without them where other hosts do
+        #[arg(long)]
+        forget: bool,
         #[command(flatten)]
         node: NodeArgs,
     },
@@ -932,6 +936,10 @@ pub(crate) enum ChapSubcommand {
     Add {
         /// The initiator's user name
         user: String,
+        /// Initiator (iqn., eui. or naa. name) that may log in with this account (repeatable) [default: every
+        /// initiator]
+        #[arg(long = "initiator", value_name = "NAME", value_delimiter = ',')]
+        initiators: Vec<String>,
         /// File with the initiator's secret, of 12 to 64 characters
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,

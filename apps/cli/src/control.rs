@@ -12,12 +12,11 @@ use nearflash_api::{
     CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd, GrantList, GrantRevoke,
     GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist,
     HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneAccount,
-    OneCredential, OneJob, OneKeyedHost, OneToken, OneVolume, ReservationClear, ReservationList,
-    StatusShow, TokenCreate, TokenList, TokenRemove, VolumeList, VolumeRemove, VolumeResize,
-    VolumeShow,
+    OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
+    TokenCreate, TokenList, TokenRemove, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
 
-use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NO_KEYED_HOST};
+use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NoKeyLeft};
 use crate::args::{
     ChapSubcommand, CredentialSubcommand, DeviceSubcommand, DhchapArgs, GrantSubcommand,
     HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand, TokenSubcommand,
@@ -111,9 +110,14 @@ fn change<C: Call<Answer = OneVolume> + Send>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A warning after the last key of a kind was removed.
-fn left(is_last: bool, warning: &str) -> String {
-    if is_last { format!("warning: {warning}\n") } else { String::new() }
+/// A warning after the last key of a protocol was removed.
+fn warning(node: &NodeArgs, is_last: bool, left: &NoKeyLeft) -> Result<String, Failure> {
+    if !is_last {
+        return Ok(String::new());
+    }
+    let is_closed = answer(node, StatusShow {})?.closed.iter().any(|it| it == left.protocol);
+    let text = if is_closed { left.closed } else { left.open };
+    Ok(format!("warning: {text}\n"))
 }
 
 pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
@@ -133,8 +137,9 @@ pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
         CredentialSubcommand::Remove { id, node } => {
             let removed = answer(&node, CredentialRemove { id })?;
             let is_last = answer(&node, CredentialList {})?.credentials.is_empty();
+            let warning = warning(&node, is_last, &NO_CREDENTIAL)?;
             let text = |removed: &OneCredential| {
-                output::credential_removed(&removed.credential) + &left(is_last, NO_CREDENTIAL)
+                output::credential_removed(&removed.credential) + &warning
             };
             print(&show(&removed, node.json, text))?;
             Ok(ExitCode::SUCCESS)
@@ -239,12 +244,10 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             control(&node, HostUnlist { host }, |answer| output::unlisted(&answer.list))
         }
         HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
-        HostSubcommand::Remove { host, node } => {
-            let had_keys = !answer(&node, HostList {})?.hosts.is_empty();
-            let removed = answer(&node, HostRemove { nqn: host })?;
-            let is_last = had_keys && answer(&node, HostList {})?.hosts.is_empty();
-            let text = |it: &OneKeyedHost| output::host_removed(it) + &left(is_last, NO_KEYED_HOST);
-            print(&show(&removed, node.json, text))?;
+        HostSubcommand::Remove { host, forget, node } => {
+            let removed = answer(&node, HostRemove { nqn: host, forget })?;
+            let left = answer(&node, HostList {})?;
+            print(&show(&removed, node.json, |it| output::host_removed(it, &left)))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -263,11 +266,18 @@ fn host_add(nqn: String, dhchap: DhchapArgs, psk: PskArgs) -> Result<HostAdd, Fa
 
 pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
     match subcommand {
-        ChapSubcommand::Add { user, secret_file, mutual_user, mutual_secret_file, node } => {
+        ChapSubcommand::Add {
+            user,
+            initiators,
+            secret_file,
+            mutual_user,
+            mutual_secret_file,
+            node,
+        } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
             let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
-            let call = ChapAdd { user, secret, mutual, replace: false };
+            let call = ChapAdd { user, secret, mutual, initiators, replace: false };
             control_secret(&node, call, output::chap_made)
         }
         ChapSubcommand::List { node } => {
@@ -276,7 +286,8 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
         ChapSubcommand::Remove { user, node } => {
             let removed = answer(&node, ChapRemove { user })?;
             let is_last = answer(&node, ChapList {})?.accounts.is_empty();
-            let text = |it: &OneAccount| output::chap_removed(it) + &left(is_last, NO_ACCOUNT);
+            let warning = warning(&node, is_last, &NO_ACCOUNT)?;
+            let text = |it: &OneAccount| output::chap_removed(it) + &warning;
             print(&show(&removed, node.json, text))?;
             Ok(ExitCode::SUCCESS)
         }

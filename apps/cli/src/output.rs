@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use nearflash_api::{
-    CredentialInfo, Document, GrantInfo, HostVolume, JobInfo, OneAccount, OneKeyedHost,
+    CredentialInfo, Document, GrantInfo, HostVolume, JobInfo, KeyedHosts, OneAccount, OneKeyedHost,
     ReservationInfo, SecretText, TokenInfo, VolumeInfo, VolumesOfHost,
 };
 use nearflash_units::ByteLen;
@@ -101,7 +101,9 @@ pub(crate) fn chap_made(made: &OneAccount) -> String {
     let OneAccount { account, secret, mutual_secret } = made;
     let mutual = account.mutual_user.as_deref();
     let in_return = mutual.map_or(String::new(), |user| format!(", mutual user '{user}'"));
-    let mut text = format!("added CHAP user '{}'{in_return}\n", account.user);
+    let names = account.initiators.join(", ");
+    let only = if names.is_empty() { names } else { format!(", for {names} alone") };
+    let mut text = format!("added CHAP user '{}'{in_return}{only}\n", account.user);
     for (whose, secret) in [("secret", secret), ("mutual secret", mutual_secret)] {
         if let Some(secret) = secret {
             text += &format!("{whose}: {}\n", secret.0);
@@ -147,9 +149,20 @@ fn generated(key: Option<&SecretText>, controller_key: Option<&SecretText>) -> S
     text
 }
 
-/// A host that is removed.
-pub(crate) fn host_removed(removed: &OneKeyedHost) -> String {
-    format!("removed host '{}': its keys and its list of volumes\n", removed.host.nqn)
+/// A host that is removed, and what it can do now.
+pub(crate) fn host_removed(removed: &OneKeyedHost, left: &KeyedHosts) -> String {
+    let nqn = &removed.host.nqn;
+    let mut text = format!("removed host '{nqn}': its keys and its list of volumes\n");
+    if left.removed.contains(nqn) {
+        text += &format!(
+            "It does not enter without keys any more: 'nearflash host add {nqn}' gives it new ones, and 'nearflash \
+             host remove {nqn} --forget' makes it a host that never had any.\n"
+        );
+    } else if left.unlisted == "all" {
+        text +=
+            "Like every host without a list, it sees every volume, at addresses that admit it.\n";
+    }
+    text
 }
 
 /// The list of a host after a change.
@@ -273,7 +286,21 @@ mod tests {
         };
         let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
         insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");
-        insta::assert_snapshot!(host_removed(&given), @"removed host 'nqn.2026-11.test:app': its keys and its list of volumes");
+        let left = |removed: &[&str], unlisted: &str| KeyedHosts {
+            hosts: vec![],
+            lists: vec![],
+            removed: removed.iter().map(|nqn| (*nqn).to_owned()).collect(),
+            unlisted: unlisted.to_owned(),
+        };
+        insta::assert_snapshot!(host_removed(&given, &left(&[], "none")), @"removed host 'nqn.2026-11.test:app': its keys and its list of volumes");
+        insta::assert_snapshot!(host_removed(&given, &left(&["nqn.2026-11.test:app"], "all")), @r#"
+            removed host 'nqn.2026-11.test:app': its keys and its list of volumes
+            It does not enter without keys any more: 'nearflash host add nqn.2026-11.test:app' gives it new ones, and 'nearflash host remove nqn.2026-11.test:app --forget' makes it a host that never had any.
+            "#);
+        insta::assert_snapshot!(host_removed(&given, &left(&[], "all")), @r#"
+            removed host 'nqn.2026-11.test:app': its keys and its list of volumes
+            Like every host without a list, it sees every volume, at addresses that admit it.
+            "#);
         let key = |text: &str| Some(SecretText(text.to_owned()));
         let drawn = OneKeyedHost {
             host: host(true),
@@ -316,6 +343,7 @@ mod tests {
         let account = |mutual_user: Option<&str>| ChapInfo {
             user: "app".to_owned(),
             mutual_user: mutual_user.map(str::to_owned),
+            initiators: mutual_user.map(|_| "iqn.a:b".to_owned()).into_iter().collect(),
         };
         let made = OneAccount { account: account(None), secret: None, mutual_secret: None };
         insta::assert_snapshot!(chap_made(&made), @"added CHAP user 'app'");
@@ -326,7 +354,7 @@ mod tests {
             mutual_secret: Some(SecretText("07e2".to_owned())),
         };
         insta::assert_snapshot!(chap_made(&drawn), @r#"
-            added CHAP user 'app', mutual user 'node'
+            added CHAP user 'app', mutual user 'node', for iqn.a:b alone
             secret: 5ec2e7
             mutual secret: 07e2
             Secrets are not shown again.

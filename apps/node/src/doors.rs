@@ -17,7 +17,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
 use crate::http::{NetworkDoor, socket_path};
-use crate::{DoorSocket, NodeError, OpenDoor};
+use crate::{DoorSocket, HostAccess, InitiatorAccess, NodeError, OpenDoor};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
 const BACKLOG: i32 = 4096;
@@ -45,9 +45,28 @@ struct Bound {
     /// The address by which discovery reports it.
     advertised: SocketAddr,
     tls: DoorTls,
+    /// Other machines reach it, and it admits peers that neither authenticate nor are named.
+    is_for_everyone: bool,
+}
+
+/// Whether a door admits peers of other machines that neither authenticate nor are named.
+fn is_for_everyone(door: &crate::config::Door, config: &Config) -> bool {
+    let names_nobody = match door.protocol {
+        Protocol::NvmeTcp => config.hosts == HostAccess::Any,
+        Protocol::Iscsi => config.initiators == InitiatorAccess::Any,
+        Protocol::Direct => true,
+    };
+    let needs_key = door.admits == Admits::Proven || door.tls == DoorTls::Required;
+    !door.is_loopback() && !needs_key && names_nobody
 }
 
 impl Addresses {
+    /// The addresses that other machines reach, and that admit peers which neither authenticate nor are named.
+    pub(crate) fn for_everyone(&self) -> impl Iterator<Item = (Protocol, SocketAddr)> {
+        let found = self.bound.iter().filter(|bound| bound.is_for_everyone);
+        found.map(|bound| (bound.protocol, bound.address))
+    }
+
     /// The addresses by which discovery reports those of a protocol, and whether each has TLS.
     pub(crate) fn advertised(&self, protocol: Protocol) -> Vec<(SocketAddr, DoorTls)> {
         let of = self.bound.iter().filter(|bound| bound.protocol == protocol);
@@ -114,7 +133,9 @@ impl Doors {
             let socket = DoorSocket::Tcp { listener, advertise };
             open.push(OpenDoor { protocol, socket, admits, tls: door.tls });
             let tls = door.tls;
-            addresses.bound.push(Bound { protocol, address: bound, advertised: advertise, tls });
+            let is_for_everyone = is_for_everyone(door, config);
+            let (address, advertised) = (bound, advertise);
+            addresses.bound.push(Bound { protocol, address, advertised, tls, is_for_everyone });
         }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
         let local = addresses.direct_local.as_deref().map(open_local).transpose()?;

@@ -101,6 +101,16 @@ pub enum NodeError {
          'nearflash host allow'"
     )]
     NoList(HostName),
+    /// Hosts without a list are connected.
+    #[error(
+        "this is the first list of volumes, and hosts without one see no volumes from then on: {} would lose theirs \
+         while connected: disconnect them first, or start the node with --unlisted-hosts all until each has a list",
+        quoted(hosts)
+    )]
+    FirstList {
+        /// The hosts that would lose their volumes.
+        hosts: Vec<String>,
+    },
     /// The host has neither keys nor a list.
     #[error("no host '{0}' with keys or a list of volumes: 'nearflash host list' lists them")]
     NoHost(HostName),
@@ -505,4 +515,9 @@ impl NodeError {
             _ => 1,
         }
     }
+}
+
+/// Names in quotes, separated by commas.
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }

@@ -30,8 +30,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
         NodeError::NoGeneration | NodeError::Value(_) => (ErrorCode::InvalidValue, None),
         NodeError::HostTable(error) => of_host(error),
-        NodeError::HostVolumes(_) => (ErrorCode::LimitReached, None),
+        NodeError::HostVolumes(_) | NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
         NodeError::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
+        NodeError::FirstList { .. } => (ErrorCode::VolumeInUse, None),
         NodeError::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
         NodeError::VolumeSize { name, .. }
         | NodeError::VolumeBlockSize { name, .. }
@@ -50,7 +51,6 @@ fn coded(error: &NodeError) -> Coded {
             (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
         }
         NodeError::NobodySaysWho { name, .. } => volume(ErrorCode::CoreSilent, name),
-        NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
         NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
         NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
         NodeError::Zero { device, .. } => {
@@ -140,7 +140,7 @@ fn of_account(error: &AccountError) -> Coded {
         AccountError::Exists(user) => account(ErrorCode::ChapAccountExists, user),
         AccountError::NotFound(user) => account(ErrorCode::ChapAccountNotFound, user),
         AccountError::SameSecret => (ErrorCode::InvalidValue, None),
-        AccountError::TooMany => (ErrorCode::LimitReached, None),
+        AccountError::TooMany | AccountError::TooManyInitiators => (ErrorCode::LimitReached, None),
     }
 }
 
@@ -163,6 +163,6 @@ fn of_host(error: &HostTableError) -> Coded {
             host(ErrorCode::HostKeysNotFound, nqn)
         }
         HostTableError::Same(_) | HostTableError::Past => (ErrorCode::InvalidValue, None),
-        HostTableError::TooMany => (ErrorCode::LimitReached, None),
+        HostTableError::TooMany | HostTableError::TooManyRemoved => (ErrorCode::LimitReached, None),
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn host_rights(recorded: &Records) -> HostRights {
     let numbers: HashMap<Uuid, VolumeId> =
         recorded.space.served().map(|volume| (volume.uuid, volume.id)).collect();
     let number = |uuid: Uuid| numbers.get(&uuid).copied();
-    recorded.host_volumes.rights(recorded.unlisted_hosts, number)
+    recorded.host_volumes.rights(recorded.unlisted(), number)
 }
 
 /// The volumes that hosts and initiators see. The files of the others are this node's, and nobody else
@@ -129,6 +129,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     DirectAccess {
         volumes: space.served().map(direct_volume).collect(),
         credentials: grants.credentials().map(credential).collect(),
+        is_closed: recorded.closes_direct(),
         seals,
         peers: recorded.peers.clone(),
         files: recorded.files.clone(),
@@ -178,6 +179,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
     IscsiAccess {
         targets: targets.into_iter().map(target).collect(),
         accounts: recorded.accounts.iter().cloned().collect(),
+        is_closed: recorded.closes_iscsi(),
         rights: Arc::new(host_rights(recorded)),
         elsewhere: Arc::clone(&recorded.elsewhere),
     }

@@ -8,8 +8,29 @@ use nearflash_nvme::hosts::HostTable;
 use nearflash_request::UnlistedHosts;
 use nearflash_space::Space;
 
+use crate::config::Anonymous;
 use crate::runtime_face::{FilesAccess, PeerAccess};
 use crate::tokens::Tokens;
+
+impl Records {
+    /// Whether direct clients without a credential are kept out: there is one, or there has been one, and the
+    /// configuration does not let them in.
+    pub(crate) fn closes_direct(&self) -> bool {
+        let has_one = self.grants.credentials().len() > 0;
+        has_one || self.grants.has_had_credential() && !self.anonymous.direct
+    }
+
+    /// Whether initiators without an account are kept out, likewise.
+    pub(crate) fn closes_iscsi(&self) -> bool {
+        let has_one = self.accounts.iter().len() > 0;
+        has_one || self.accounts.has_had_account() && !self.anonymous.iscsi
+    }
+
+    /// The volumes of hosts without a list.
+    pub(crate) fn unlisted(&self) -> UnlistedHosts {
+        self.host_volumes.unlisted(self.unlisted_hosts)
+    }
+}
 
 /// The contents of the catalog, except the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,8 +54,10 @@ pub(crate) struct Records {
     pub(crate) hosts: HostTable,
     /// The volumes of the hosts that have a list.
     pub(crate) host_volumes: HostVolumes,
-    /// The volumes of the other hosts. The configuration has them, not the catalog.
-    pub(crate) unlisted_hosts: UnlistedHosts,
+    /// The volumes of the other hosts, if the configuration says it.
+    pub(crate) unlisted_hosts: Option<UnlistedHosts>,
+    /// Who enters without a key although others had one. The configuration has it, not the catalog.
+    pub(crate) anonymous: Anonymous,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
     /// The other nodes of the cluster that hosts can use. The cluster's store has them, not the catalog.

@@ -301,8 +301,10 @@ pub struct Published {
 pub struct IscsiAccess {
     /// Every target, by name.
     pub targets: Vec<IscsiTarget>,
-    /// Every CHAP user. An empty list means that the anonymous doors require no authentication.
+    /// Every CHAP user.
     pub accounts: Vec<ChapAccount>,
+    /// Whether the anonymous doors require authentication, too.
+    pub is_closed: bool,
     /// The rights of initiators on the units.
     pub rights: Arc<HostRights>,
     /// The other nodes that serve the volumes of the cluster.
@@ -425,8 +427,10 @@ pub struct AskedBy {
 pub struct DirectAccess {
     /// Every volume, by name.
     pub volumes: Vec<DirectVolume>,
-    /// Every credential, by key id. An empty list means full access through the anonymous doors.
+    /// Every credential, by key id.
     pub credentials: Vec<DirectCredential>,
+    /// Whether the anonymous doors require a credential, too. Otherwise they give full access.
+    pub is_closed: bool,
     /// The seals that the node has minted and that have not expired.
     pub seals: Vec<DirectSeal>,
     /// The access of the other nodes of the cluster to the parts; `None` without a cluster.

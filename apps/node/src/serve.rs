@@ -135,6 +135,7 @@ impl Running {
         let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
         let cluster = cluster.inspect_err(given_up)?;
         node.report_iscsi_clashes();
+        node.report_closed();
         node.save_health(true);
         Ok(Self {
             data_dir: absolute(&config.data_dir),
@@ -223,6 +224,7 @@ fn configure(
     doors: &mut Vec<OpenDoor>,
 ) -> Result<(OnFiles, Option<FilesStart>), NodeError> {
     prepared.recorded.unlisted_hosts = config.unlisted_hosts;
+    prepared.recorded.anonymous = config.anonymous;
     let of_node = |name: &Name| match prepared.recorded.space.volume(name) {
         Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
         Some(_) => Err(NodeError::FilesNotOfNode { name: name.clone() }),

@@ -13,7 +13,7 @@ use nearflash_access::Rights;
 use nearflash_api::client::ask;
 use nearflash_api::{
     Call, CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, GrantAdd, GrantInfo,
-    GrantList, GrantRevoke, OneGrant, VolumeCreate, VolumeRemove, VolumeResize,
+    GrantList, GrantRevoke, OneGrant, StatusShow, VolumeCreate, VolumeRemove, VolumeResize,
 };
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{DirectAccess, NodeError, Running};
@@ -37,6 +37,15 @@ impl Bench {
         direct: &[&str],
         hosts: &[&str],
     ) -> Result<(Running, Arc<Recorder>), NodeError> {
+        self.start_with(direct, hosts, None)
+    }
+
+    fn start_with(
+        &self,
+        direct: &[&str],
+        hosts: &[&str],
+        anonymous: Option<&str>,
+    ) -> Result<(Running, Arc<Recorder>), NodeError> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
@@ -44,6 +53,7 @@ impl Bench {
             direct: owned(direct),
             direct_local: Some(self.0.path().join("direct.sock").display().to_string()),
             hosts: owned(hosts),
+            anonymous: anonymous.map(str::to_owned),
             data_dir: Some(self.data_dir()),
             ..ServeArgs::default()
         });
@@ -128,6 +138,54 @@ fn every_change_is_told_to_the_cores_before_it_is_answered() {
     bench.ask(CredentialRemove { id: "app".to_owned() });
     assert!(cores.last_direct().credentials.is_empty());
     assert_eq!(bench.grants(), []);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_node_that_has_had_a_credential_stays_closed_until_its_start_says_otherwise() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&[], &[]).unwrap();
+    assert!(!cores.last_direct().is_closed && bench.ask(StatusShow {}).closed.is_empty());
+    bench.credential("app", None);
+    assert!(cores.last_direct().is_closed);
+    bench.ask(CredentialRemove { id: "app".to_owned() });
+    assert!(cores.last_direct().is_closed, "the removal of the last one opens nothing");
+    assert_eq!(bench.ask(StatusShow {}).closed, ["direct"]);
+    running.stop().unwrap();
+    for (anonymous, is_closed) in
+        [(None, true), (Some("iscsi"), true), (Some("iscsi,direct"), false), (None, true)]
+    {
+        let (running, cores) = bench.start_with(&[], &[], anonymous).unwrap();
+        assert_eq!(cores.last_direct().is_closed, is_closed, "{anonymous:?}");
+        assert_eq!(bench.ask(StatusShow {}).closed.is_empty(), !is_closed);
+        bench.credential("more", None);
+        assert!(cores.last_direct().is_closed, "a credential closes it in any case");
+        bench.ask(CredentialRemove { id: "more".to_owned() });
+        assert_eq!(cores.last_direct().is_closed, is_closed, "{anonymous:?}");
+        running.stop().unwrap();
+    }
+}
+
+#[test]
+fn an_address_at_which_everybody_enters_is_in_the_verdict_if_other_machines_reach_it() {
+    let bench = Bench::new();
+    let open = |direct: &str| {
+        let (running, _) = bench.start(&[direct], &["any"]).unwrap();
+        let status = bench.ask(StatusShow {});
+        let open: Vec<String> =
+            status.open_to_everyone.iter().map(|it| it.protocol.clone()).collect();
+        assert_eq!(status.verdict.reasons.len(), open.len(), "{:?}", status.verdict);
+        (running, open)
+    };
+    let (running, found) = open("127.0.0.1:0");
+    assert_eq!(found, [""; 0]);
+    running.stop().unwrap();
+    let (running, found) = open("0.0.0.0:0");
+    assert_eq!(found, ["direct"]);
+    bench.credential("app", None);
+    bench.ask(CredentialRemove { id: "app".to_owned() });
+    let status = bench.ask(StatusShow {});
+    assert!(status.open_to_everyone.is_empty() && status.verdict.reasons.is_empty());
     running.stop().unwrap();
 }
 

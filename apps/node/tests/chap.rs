@@ -23,6 +23,15 @@ impl Bench {
     }
 
     fn start(&self, iscsi: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
+        self.start_with(iscsi, hosts, None)
+    }
+
+    fn start_with(
+        &self,
+        iscsi: &str,
+        hosts: &[&str],
+        anonymous: Option<&str>,
+    ) -> Result<(Running, Arc<Recorder>), NodeError> {
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
             volumes: vec![
@@ -32,6 +41,7 @@ impl Bench {
             nvme_tcp: vec!["127.0.0.1:0".to_owned()],
             iscsi: vec![iscsi.to_owned()],
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            anonymous: anonymous.map(str::to_owned),
             data_dir: Some(self.0.path().join("data")),
             ..ServeArgs::default()
         });
@@ -49,7 +59,7 @@ impl Bench {
 
 fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> ChapAdd {
     let secret = secret.map(|text| SecretText(text.to_owned()));
-    ChapAdd { user: user.to_owned(), secret, mutual, replace: false }
+    ChapAdd { user: user.to_owned(), secret, mutual, initiators: Vec::new(), replace: false }
 }
 
 fn remove(user: &str) -> ChapRemove {
@@ -66,6 +76,45 @@ fn an_account_replaces_the_one_of_its_user_on_request() {
     bench.ask(ChapAdd { replace: true, ..other() });
     let accounts = cores.last_iscsi().accounts.clone();
     assert_eq!((accounts.len(), accounts[0].secret.as_str()), (1, "anderesgeheimnis"));
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_node_that_has_had_a_chap_user_stays_closed_until_its_start_says_otherwise() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert!(!cores.last_iscsi().is_closed && bench.ask(StatusShow {}).closed.is_empty());
+    bench.ask(add("app", None, None));
+    assert!(cores.last_iscsi().is_closed);
+    bench.ask(remove("app"));
+    assert!(cores.last_iscsi().is_closed, "the removal of the last one opens nothing");
+    assert_eq!(bench.ask(StatusShow {}).closed, ["iscsi"]);
+    running.stop().unwrap();
+    for (anonymous, is_closed) in [(None, true), (Some("direct"), true), (Some("iscsi"), false)] {
+        let (running, cores) = bench.start_with("127.0.0.1:0", &[], anonymous).unwrap();
+        assert_eq!(cores.last_iscsi().is_closed, is_closed, "{anonymous:?}");
+        running.stop().unwrap();
+    }
+}
+
+#[test]
+fn an_account_is_bound_to_initiators_and_that_is_kept_over_a_restart() {
+    let bench = Bench::new();
+    let (running, _) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let named = |names: &[&str]| ChapAdd {
+        initiators: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..add("app", None, None)
+    };
+    let refused = bench.refused(named(&["app"]));
+    assert!(refused.starts_with("'app' is not a valid initiator"), "{refused}");
+    let made = bench.ask(named(&["IQN.2026-11.Test:B", "iqn.2026-11.test:a"]));
+    let names = ["iqn.2026-11.test:a", "iqn.2026-11.test:b"];
+    assert_eq!(made.account.initiators, names);
+    running.stop().unwrap();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!(bench.ask(ChapList {}).accounts[0].initiators, names);
+    let told = cores.last_iscsi().accounts[0].initiators.clone();
+    assert_eq!(told.iter().map(|name| name.as_str()).collect::<Vec<_>>(), names);
     running.stop().unwrap();
 }
 

@@ -12,8 +12,9 @@ use nearflash_api::{
     HostUnlist, HostVolume, KeyedHost, SecretText, StatusShow,
 };
 use nearflash_node::config::{Config, ServeArgs};
-use nearflash_node::{NodeError, Running};
+use nearflash_node::{ConnectedHost, NodeError, Running};
 use nearflash_nvme::auth::Key;
+use nearflash_nvme::{HostName as NvmeHostName, Nqn};
 use nearflash_request::{HostRight, VolumeId};
 
 const APP: &str = "nqn.2026-11.test:app";
@@ -27,11 +28,26 @@ impl Bench {
     }
 
     fn start(&self, address: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
+        self.start_with(address, hosts, None)
+    }
+
+    /// A node whose hosts without a list see all volumes.
+    fn start_open(&self) -> (Running, Arc<Recorder>) {
+        self.start_with("127.0.0.1:0", &[], Some("all")).unwrap()
+    }
+
+    fn start_with(
+        &self,
+        address: &str,
+        hosts: &[&str],
+        unlisted: Option<&str>,
+    ) -> Result<(Running, Arc<Recorder>), NodeError> {
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
             volumes: vec!["a=1MiB@flash".to_owned(), "b=1MiB@flash".to_owned()],
             nvme_tcp: vec![address.to_owned()],
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            unlisted_hosts: unlisted.map(str::to_owned),
             data_dir: Some(self.0.path().join("data")),
             ..ServeArgs::default()
         });
@@ -63,7 +79,7 @@ fn add(nqn: &str) -> HostAdd {
 }
 
 fn remove(nqn: &str) -> HostRemove {
-    HostRemove { nqn: nqn.to_owned() }
+    HostRemove { nqn: nqn.to_owned(), forget: false }
 }
 
 fn text(byte: u8) -> SecretText {
@@ -314,9 +330,84 @@ const READ: Option<HostRight> = Some(HostRight::Read);
 const WRITE: Option<HostRight> = Some(HostRight::ReadWrite);
 
 #[test]
-fn lists_of_hosts_are_told_to_the_cores_and_repeated_calls_change_nothing() {
+fn a_host_whose_keys_are_removed_is_remembered_until_it_is_forgotten() {
+    let bench = Bench::new();
+    let removed = |cores: &Recorder| -> Vec<String> {
+        cores.keyed_hosts.lock().unwrap().removed().map(ToString::to_string).collect()
+    };
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(add(APP));
+    bench.ask(remove(APP));
+    assert_eq!(removed(&cores), [APP]);
+    assert_eq!(bench.ask(HostList {}).removed, [APP]);
+    running.stop().unwrap();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!((removed(&cores), keyed(&cores)), (vec![APP.to_owned()], vec![]));
+    bench.ask(add(APP));
+    assert_eq!((removed(&cores), keyed(&cores)), (vec![], vec![APP.to_owned()]));
+    bench.ask(remove(APP));
+    let forget = || HostRemove { forget: true, ..remove(APP) };
+    assert!(bench.refused(remove(APP)).starts_with("no host"));
+    bench.ask(forget());
+    assert!(bench.refused(forget()).starts_with("no host"));
+    assert_eq!(removed(&cores), [""; 0]);
+    bench.ask(add(APP));
+    bench.ask(forget());
+    assert_eq!(bench.ask(HostList {}).removed, [""; 0]);
+    running.stop().unwrap();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!((removed(&cores), keyed(&cores)), (vec![], vec![]));
+    running.stop().unwrap();
+}
+
+#[test]
+fn once_a_host_has_had_a_list_others_see_no_volume_until_the_start_says_otherwise() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!(bench.ask(HostList {}).unlisted, "all");
+    assert_eq!(told(&cores, None), [WRITE, WRITE]);
+    bench.ask(allow(APP, &[volume("a", "r")]));
+    assert_eq!((told(&cores, Some(APP)), told(&cores, None)), ([READ, None], [None, None]));
+    bench.ask(HostUnlist { host: APP.to_owned() });
+    assert_eq!(told(&cores, Some(APP)), [None, None], "the last list opens nothing");
+    assert_eq!(bench.ask(HostList {}).unlisted, "none");
+    running.stop().unwrap();
+    for (flag, seen) in [(None, None), (Some("all"), WRITE), (Some("none"), None)] {
+        let (running, cores) = bench.start_with("127.0.0.1:0", &[], flag).unwrap();
+        assert_eq!(told(&cores, None), [seen, seen], "{flag:?}");
+        running.stop().unwrap();
+    }
+}
+
+#[test]
+fn the_first_list_takes_no_volumes_from_hosts_that_are_connected() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let other = "nqn.2026-11.test:other";
+    let connected = |host: &str, subsystem: &str| ConnectedHost {
+        host: NvmeHostName::Named(Nqn::new(host).unwrap()),
+        subsystem: Nqn::new(subsystem).unwrap(),
+        address: "127.0.0.1:1".parse().unwrap(),
+        io_queues: 1,
+    };
+    let data = "nqn.2026-11.io.nearflash:a";
+    *cores.hosts.lock().unwrap() = vec![connected(APP, data), connected(other, data)];
+    let refused = bench.refused(allow(APP, &[volume("a", "r")]));
+    assert!(refused.contains("'nqn.2026-11.test:other' would lose theirs"), "{refused}");
+    assert_eq!(told(&cores, Some(APP)), [WRITE, WRITE]);
+    // Its own list may cost the host its volumes. A discovery loses nothing.
+    let discovery = "nqn.2014-08.org.nvmexpress.discovery";
+    *cores.hosts.lock().unwrap() = vec![connected(APP, data), connected(other, discovery)];
+    bench.ask(allow(APP, &[volume("a", "r")]));
+    *cores.hosts.lock().unwrap() = vec![connected(other, data)];
+    bench.ask(allow(APP, &[volume("a", "rw")]));
+    running.stop().unwrap();
+}
+
+#[test]
+fn lists_of_hosts_are_told_to_the_cores_and_repeated_calls_change_nothing() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start_open();
     let iqn = "iqn.2026-11.test:app";
     for host in [APP, "IQN.2026-11.Test:App"] {
         for _ in 0..2 {
@@ -342,7 +433,7 @@ fn lists_of_hosts_are_told_to_the_cores_and_repeated_calls_change_nothing() {
     bench.ask(deny("nqn.2026-11.test:c", &[]));
     assert_eq!(told(&cores, Some("nqn.2026-11.test:c")), [None, None]);
     running.stop().unwrap();
-    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let (running, cores) = bench.start_open();
     assert_eq!(told(&cores, Some(APP)), [None, None]);
     assert_eq!(told(&cores, Some(iqn)), [READ, WRITE]);
     for _ in 0..2 {
@@ -359,7 +450,7 @@ fn lists_of_hosts_are_told_to_the_cores_and_repeated_calls_change_nothing() {
 #[test]
 fn a_host_is_added_with_keys_and_a_list_at_once_and_removed_with_both() {
     let bench = Bench::new();
-    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let (running, cores) = bench.start_open();
     bench.ask(HostAdd { volumes: Some(vec![volume("b", "r")]), ..add(APP) });
     assert_eq!((keyed(&cores), told(&cores, Some(APP))), (vec![APP.to_owned()], [None, READ]));
     let refused = bench
@@ -392,7 +483,7 @@ fn lists_that_cannot_be_are_refused_in_one_line() {
 #[test]
 fn a_change_of_rights_waits_for_the_requests_that_it_forbids() {
     let bench = Bench::new();
-    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let (running, cores) = bench.start_open();
     let (waits, is_waiting) = std::sync::mpsc::channel();
     *cores.waits.lock().unwrap() = Some(waits);
     cores.hang(0);

@@ -73,7 +73,7 @@ fn hold(path: &Path) -> File {
 fn a_start_after_a_kill_waits_for_what_the_dead_node_holds() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_node_that_is_to_be_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "killed::a_node_that_is_to_be_killed", "--ignored", "--nocapture"])
         .env(FOLDER, folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

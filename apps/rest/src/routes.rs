@@ -250,7 +250,8 @@ pub(crate) static ROUTES: [Route; 37] = [
         "Removes a host: its keys and its list of volumes; a host with keys is disconnected",
         described::<OneKeyedHost>,
     )
-    .field(("nqn", Kind::Text, "The host's NQN, or the initiator's iSCSI name.")),
+    .field(("nqn", Kind::Text, "The host's NQN, or the initiator's iSCSI name."))
+    .query(&[("forget", Kind::Flag, "Forget that it had keys, which it needs otherwise.")]),
     post(
         "/v1/hosts/{nqn}/rotate",
         "host-rotate",

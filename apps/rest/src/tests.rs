@@ -509,6 +509,9 @@ fn the_network_needs_a_token_whose_scope_suffices() {
     let shrink = r#"{"bytes":512,"shrink":true}"#;
     assert_eq!(with("operate", "PATCH", "/v1/volumes/data", shrink).status(), 403);
     assert_eq!(with("operate", "POST", "/v1/credentials", r#"{"id":"a"}"#).status(), 403);
+    // Both can lose data of others.
+    assert_eq!(with("operate", "DELETE", "/v1/reservations/data", "").status(), 403);
+    assert_eq!(with("operate", "POST", "/v1/devices/flash/clear", "").status(), 403);
     assert_eq!(with("admin", "POST", "/v1/credentials", r#"{"id":"a"}"#).status(), 201);
     assert_eq!(with("admin", "DELETE", "/v1/volumes/data", "").status(), 200);
 }
@@ -600,6 +603,7 @@ fn the_page_needs_no_token_and_loads_nothing_from_elsewhere() {
         assert!(answer.header("content-type").unwrap().starts_with(media_type), "{path}");
         let policy = answer.header("content-security-policy").unwrap();
         assert!(policy.contains("default-src 'self'") && policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe"), "{policy}");
         let body = answer.body().replace("http://www.w3.org/2000/svg", "");
         assert!(!body.contains("http:") && !body.contains("https:"), "{path}");
         assert!(!body.contains("innerHTML"), "{path} sets text as markup");

@@ -40,6 +40,8 @@ class Node:
             BINARY, "serve", "--device", f"flash={device}", "--volume", "data=32MiB@flash",
             "--volume", "files=32MiB@flash",
             "--direct", address, "--direct-local", self.socket, "--nvme-tcp", "127.0.0.1:0",
+            # Tests remove the last credential and the last list.
+            "--anonymous", "direct", "--unlisted-hosts", "all",
             "--data-dir", folder / "state", *options,
         ]  # fmt: skip
         with open(folder / "node.log", "a") as log:

@@ -160,7 +160,8 @@ def test_rights_of_direct_clients_are_given_and_taken(admin):
 
 
 def test_accounts_hosts_and_tokens_are_added_listed_and_removed(admin):
-    account = admin.chap_add("alice", mutual={"user": "node"})
+    account = admin.chap_add("alice", mutual={"user": "node"}, initiators=["iqn.2026-11.test:a"])
+    assert account.account.initiators == ["iqn.2026-11.test:a"]
     assert account.account.mutual_user == "node"
     assert account.secret
     assert account.secret not in repr(account)
@@ -181,6 +182,9 @@ def test_accounts_hosts_and_tokens_are_added_listed_and_removed(admin):
     assert admin.host_deny(HOST, ["data"]).volumes == []
     assert admin.host_unlist(HOST).host == HOST
     assert admin.host_remove(HOST).host.nqn == HOST
+    assert admin.host_list().removed == [HOST]
+    assert admin.host_remove(HOST, forget=True).host.nqn == HOST
+    assert admin.host_list().removed == []
 
     token = admin.token_create("viewer", "read")
     assert token.secret not in repr(token)

@@ -375,7 +375,9 @@ fn refusal(source: &PeerError) -> Option<Status> {
 fn open_remedy(status: Status) -> &'static str {
     match status {
         Status::NO_SUCH_VOLUME => "; 'nearflash volume list' at the node names all",
-        Status::NOT_GRANTED => "; 'nearflash grant add' at the node gives access",
+        Status::NOT_GRANTED => {
+            "; if the volume exists, 'nearflash grant add' at the node gives access to it"
+        }
         _ => "",
     }
 }

@@ -189,7 +189,7 @@ fn remedy(status: LoginStatus, initiator: &str, has_account: bool) -> String {
         }
         LoginStatus::AUTHORIZATION_FAILURE => format!("; admit the initiator {initiator} there"),
         LoginStatus::NOT_FOUND | LoginStatus::TARGET_REMOVED => {
-            "; does this target exist? A discovery lists the existing ones".to_owned()
+            "; does this target exist, and may the initiator use it? A discovery lists those that it may".to_owned()
         }
         LoginStatus::TOO_MANY_CONNECTIONS => "; request fewer connections".to_owned(),
         LoginStatus::OUT_OF_RESOURCES => "; it has no room for another session".to_owned(),

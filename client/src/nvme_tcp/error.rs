@@ -132,7 +132,9 @@ fn remedy(status: Status) -> &'static str {
         Status::CONNECT_INVALID_HOST => {
             "; admit this host's NQN at the target, or use TLS if the host must"
         }
-        Status::CONNECT_INVALID_PARAMETERS => "; does this subsystem exist?",
+        Status::CONNECT_INVALID_PARAMETERS => {
+            "; does this subsystem exist, and may this host use it?"
+        }
         Status::CONNECT_CONTROLLER_BUSY => "; it has no free queue",
         Status::AUTHENTICATION_REQUIRED => "; it requires authentication, which this host lacks",
         _ => "",

@@ -5,14 +5,19 @@
 //!
 //! Spec: RFC 7143, 12.1.3 (a secret for each direction, and not the same one).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
+use crate::InitiatorName;
+
 /// The largest number of accounts of a node.
 pub const ACCOUNTS_MAX: usize = 1024;
+
+/// The largest number of initiators of an account.
+const ACCOUNT_INITIATORS_MAX: usize = 64;
 
 /// Longest user name, in bytes: that of an iSCSI name, which many initiators use as user name.
 pub const CHAP_USER_LEN_MAX: usize = 223;
@@ -125,6 +130,8 @@ pub struct ChapAccount {
     pub secret: ChapSecret,
     /// The node's answer to an initiator that requests mutual authentication.
     pub mutual: Option<Mutual>,
+    /// The names under which initiators may log in with it; every name if there is none.
+    pub initiators: BTreeSet<InitiatorName>,
 }
 
 /// Error: an account cannot be added or removed.
@@ -139,6 +146,11 @@ pub enum AccountError {
     /// Both directions have the same secret (RFC 7143, 12.1.3).
     #[error("the two secrets are the same: each direction needs its own")]
     SameSecret,
+    /// The account has too many names.
+    #[error(
+        "a CHAP user is for at most {ACCOUNT_INITIATORS_MAX} initiators: add another user for more"
+    )]
+    TooManyInitiators,
     /// The node already has [`ACCOUNTS_MAX`] accounts.
     #[error("the node has {ACCOUNTS_MAX} CHAP users, the maximum: remove one first")]
     TooMany,
@@ -146,17 +158,32 @@ pub enum AccountError {
 
 /// Every CHAP account of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Accounts(BTreeMap<ChapUser, ChapAccount>);
+pub struct Accounts {
+    accounts: BTreeMap<ChapUser, ChapAccount>,
+    has_had_account: bool,
+}
 
 impl Accounts {
     /// Restores recorded accounts.
     pub fn restore(accounts: impl IntoIterator<Item = ChapAccount>) -> Self {
-        Self(accounts.into_iter().map(|account| (account.user.clone(), account)).collect())
+        let accounts = accounts.into_iter().map(|account| (account.user.clone(), account));
+        Self { accounts: accounts.collect(), has_had_account: false }
+    }
+
+    /// The same, of a node that has had an account, or has had none.
+    #[must_use]
+    pub fn with_had_account(self, has_had_account: bool) -> Self {
+        Self { has_had_account, ..self }
+    }
+
+    /// Whether there is an account, or has been one. From then on, the removal of the last one lets nobody in.
+    pub fn has_had_account(&self) -> bool {
+        self.has_had_account
     }
 
     /// Every account, by user.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ChapAccount> {
-        self.0.values()
+        self.accounts.values()
     }
 
     /// Adds an account.
@@ -165,25 +192,30 @@ impl Accounts {
     /// When the name exists, both secrets are equal, or there are [`ACCOUNTS_MAX`] accounts.
     pub fn add(&mut self, account: ChapAccount) -> Result<(), AccountError> {
         let user = account.user.clone();
-        if self.0.contains_key(&user) {
+        if self.accounts.contains_key(&user) {
             return Err(AccountError::Exists(user));
         }
         if account.mutual.as_ref().is_some_and(|mutual| mutual.secret == account.secret) {
             return Err(AccountError::SameSecret);
         }
-        if self.0.len() >= ACCOUNTS_MAX {
+        if account.initiators.len() > ACCOUNT_INITIATORS_MAX {
+            return Err(AccountError::TooManyInitiators);
+        }
+        if self.accounts.len() >= ACCOUNTS_MAX {
             return Err(AccountError::TooMany);
         }
-        self.0.insert(user, account);
+        self.has_had_account = true;
+        self.accounts.insert(user, account);
         Ok(())
     }
 
-    /// Removes an account.
+    /// Removes an account. Without any account, initiators log in where they need none only if there has never
+    /// been one.
     ///
     /// # Errors
     /// When no account has this user name.
     pub fn remove(&mut self, user: &ChapUser) -> Result<ChapAccount, AccountError> {
-        self.0.remove(user).ok_or_else(|| AccountError::NotFound(user.clone()))
+        self.accounts.remove(user).ok_or_else(|| AccountError::NotFound(user.clone()))
     }
 }
 
@@ -193,7 +225,7 @@ mod tests {
 
     fn account(user: &str, secret: &str) -> ChapAccount {
         let (user, secret) = (user.parse().unwrap(), secret.parse().unwrap());
-        ChapAccount { user, secret, mutual: None }
+        ChapAccount { user, secret, mutual: None, initiators: BTreeSet::new() }
     }
 
     #[test]
@@ -230,7 +262,7 @@ mod tests {
         assert_eq!(twice, AccountError::Exists(user.clone()));
         assert_eq!(accounts.iter().next().unwrap().secret.as_str(), "geheimgeheim");
         accounts.remove(&user).unwrap();
-        assert!(accounts.0.is_empty());
+        assert!(accounts.accounts.is_empty() && accounts.has_had_account());
         assert_eq!(accounts.remove(&user), Err(AccountError::NotFound(user)));
     }
 
@@ -253,5 +285,15 @@ mod tests {
             refused.to_string(),
             "the node has 1024 CHAP users, the maximum: remove one first"
         );
+        let name = |n: usize| format!("iqn.2026-11.test:{n}").parse().unwrap();
+        let with = |count| ChapAccount {
+            initiators: (0..count).map(name).collect(),
+            ..account("app", "geheimgeheim")
+        };
+        let mut accounts = Accounts::default();
+        let refused = accounts.add(with(ACCOUNT_INITIATORS_MAX + 1));
+        assert_eq!(refused, Err(AccountError::TooManyInitiators));
+        assert!(!accounts.has_had_account(), "it has not been added");
+        assert_eq!(accounts.add(with(ACCOUNT_INITIATORS_MAX)), Ok(()));
     }
 }

@@ -116,6 +116,7 @@ pub struct Grants {
     grants: BTreeMap<GrantNumber, Grant>,
     /// The last number given.
     last_number: u64,
+    has_had_credential: bool,
 }
 
 impl Grants {
@@ -164,6 +165,17 @@ impl Grants {
         self.last_number
     }
 
+    /// The same, of a node that has had a credential, or has had none.
+    #[must_use]
+    pub fn with_had_credential(self, has_had_credential: bool) -> Self {
+        Self { has_had_credential, ..self }
+    }
+
+    /// Whether there is a credential, or has been one. From then on, the removal of the last one lets nobody in.
+    pub fn has_had_credential(&self) -> bool {
+        self.has_had_credential
+    }
+
     /// Creates a credential. It has no rights until a grant gives it some.
     ///
     /// # Errors
@@ -183,6 +195,7 @@ impl Grants {
             return Err(GrantError::TooManyCredentials);
         }
         let credential = Credential { id: id.clone(), secret, expires };
+        self.has_had_credential = true;
         Ok(self.credentials.entry(id.clone()).or_insert(credential))
     }
 

@@ -91,22 +91,44 @@ pub enum HostVolumesError {
 
 /// The lists of all hosts that have one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HostVolumes(BTreeMap<HostName, VolumeList>);
+pub struct HostVolumes {
+    lists: BTreeMap<HostName, VolumeList>,
+    has_had_list: bool,
+}
 
 impl HostVolumes {
     /// Restores recorded lists.
     pub fn restore(lists: impl IntoIterator<Item = (HostName, VolumeList)>) -> Self {
-        Self(lists.into_iter().collect())
+        Self { lists: lists.into_iter().collect(), has_had_list: false }
+    }
+
+    /// The same, of a node that has had a list, or has had none.
+    #[must_use]
+    pub fn with_had_list(self, has_had_list: bool) -> Self {
+        Self { has_had_list, ..self }
+    }
+
+    /// Whether there is a list, or has been one. From then on, the removal of the last one shows no volume to
+    /// anybody.
+    pub fn has_had_list(&self) -> bool {
+        self.has_had_list
+    }
+
+    /// The volumes of the hosts without a list: those that the configuration says. By default, such hosts see
+    /// every volume until the first host has a list, and none from then on.
+    pub fn unlisted(&self, configured: Option<UnlistedHosts>) -> UnlistedHosts {
+        let default = if self.has_had_list { UnlistedHosts::None } else { UnlistedHosts::All };
+        configured.unwrap_or(default)
     }
 
     /// Every list, by the name of the host.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&HostName, &VolumeList)> {
-        self.0.iter()
+        self.lists.iter()
     }
 
     /// The list of a host; `None` if it has none.
     pub fn get(&self, host: &HostName) -> Option<&VolumeList> {
-        self.0.get(host)
+        self.lists.get(host)
     }
 
     /// Adds volumes to the list of a host, or changes the rights on them. The host has a list from then on.
@@ -114,7 +136,7 @@ impl HostVolumes {
     /// # Errors
     /// If there are too many lists, or volumes in them. Nothing is changed then.
     pub fn allow(&mut self, host: &HostName, volumes: &VolumeList) -> Result<(), HostVolumesError> {
-        let mut list = self.0.get(host).cloned().unwrap_or_default();
+        let mut list = self.lists.get(host).cloned().unwrap_or_default();
         list.extend(volumes);
         self.set(host, list)
     }
@@ -124,26 +146,27 @@ impl HostVolumes {
     /// # Errors
     /// If there are too many lists, or volumes in them. Nothing is changed then.
     pub fn set(&mut self, host: &HostName, list: VolumeList) -> Result<(), HostVolumesError> {
-        if !self.0.contains_key(host) && self.0.len() >= LISTED_HOSTS_MAX {
+        if !self.lists.contains_key(host) && self.lists.len() >= LISTED_HOSTS_MAX {
             return Err(HostVolumesError::TooManyHosts);
         }
-        let others = self.0.iter().filter(|(other, _)| *other != host);
+        let others = self.lists.iter().filter(|(other, _)| *other != host);
         let count: usize = others.map(|(_, list)| list.len()).sum();
         if count + list.len() > LISTED_VOLUMES_MAX {
             return Err(HostVolumesError::TooManyVolumes);
         }
-        self.0.insert(host.clone(), list);
+        self.has_had_list = true;
+        self.lists.insert(host.clone(), list);
         Ok(())
     }
 
     /// Takes the list of a host away: the host is one of those without a list.
     pub fn unlist(&mut self, host: &HostName) -> Option<VolumeList> {
-        self.0.remove(host)
+        self.lists.remove(host)
     }
 
     /// Takes volumes out of the lists that are not there any more. A list without volumes stays.
     pub fn keep_those_on(&mut self, is_there: impl Fn(Uuid) -> bool) {
-        self.0.values_mut().for_each(|list| list.retain(|volume, _| is_there(*volume)));
+        self.lists.values_mut().for_each(|list| list.retain(|volume, _| is_there(*volume)));
     }
 
     /// The rights for the doors, with the numbers of the volumes that are served. A volume that is not served
@@ -163,7 +186,7 @@ impl HostVolumes {
                 volumes.filter_map(|(uuid, rights)| Some((number(*uuid)?, right(rights))));
             (host.as_str().into(), volumes.collect())
         };
-        HostRights::new(self.0.iter().map(list), unlisted)
+        HostRights::new(self.lists.iter().map(list), unlisted)
     }
 }
 
@@ -210,6 +233,23 @@ mod tests {
         assert_eq!(lists.set(&host(1), many.clone()), Err(HostVolumesError::TooManyVolumes));
         assert_eq!(lists, before);
         assert_eq!(lists.set(&host(0), many), Ok(()));
+    }
+
+    #[test]
+    fn hosts_without_a_list_see_volumes_until_the_first_list_and_not_after_the_last_one() {
+        let unlisted = |lists: &HostVolumes| {
+            use UnlistedHosts::{All, None};
+            [Option::None, Some(All), Some(None)].map(|configured| lists.unlisted(configured))
+        };
+        let open = [UnlistedHosts::All, UnlistedHosts::All, UnlistedHosts::None];
+        let closed = [UnlistedHosts::None, UnlistedHosts::All, UnlistedHosts::None];
+        let mut lists = HostVolumes::default();
+        assert_eq!(unlisted(&lists), open);
+        lists.set(&host(0), VolumeList::new()).unwrap();
+        assert_eq!(unlisted(&lists), closed);
+        lists.unlist(&host(0));
+        assert_eq!(unlisted(&lists), closed);
+        assert_eq!(unlisted(&HostVolumes::restore([]).with_had_list(true)), closed);
     }
 
     /// A change of the lists.

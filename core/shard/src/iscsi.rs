@@ -154,7 +154,7 @@ impl Initiators {
     ) -> Result<Admission, LoginStatus> {
         let (exports, account) = (&self.config.exports, demand.account.as_deref());
         let may_enter = account.is_none_or(|it| self.guesses.may_enter(origin, it, now));
-        if !exports.trusts(account) || !may_enter {
+        if !exports.trusts(account, &demand.initiator) || !may_enter {
             return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }
         let admission = self.portal.login(demand, origin)?;
@@ -263,7 +263,10 @@ impl Shard {
         // These were asked to log out, and nothing joins them any more.
         let is_gone = |target: &str| exports.target(target).is_none();
         portal.end(|session| session.target.as_deref().is_some_and(is_gone));
-        let places = portal.end(|session| !exports.trusts(session.account.as_deref()));
+        let is_trusted = |session: &SessionStatus| {
+            exports.trusts(session.account.as_deref(), &session.initiator)
+        };
+        let places = portal.end(|session| !is_trusted(session));
         // The sessions that an earlier change ended; that change waits for them.
         let ending = self.initiators.ending.iter().flat_map(|ending| &ending.sessions);
         let ending: HashSet<u16> = ending.copied().collect();

@@ -11,6 +11,9 @@ use crate::{HostName, Nqn};
 /// The largest number of hosts with keys.
 pub const KEYED_HOSTS_MAX: usize = 1024;
 
+/// The largest number of hosts without keys of which the node remembers that they had some.
+pub const REMOVED_HOSTS_MAX: usize = 16_384;
+
 /// The keys of a host. It has at least one of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostSecrets {
@@ -51,6 +54,7 @@ impl From<HostKeys> for HostSecrets {
 pub struct KeyedHosts {
     authenticating: BTreeSet<Nqn>,
     tls: BTreeMap<Nqn, Demand>,
+    removed: BTreeSet<Nqn>,
 }
 
 impl KeyedHosts {
@@ -62,6 +66,11 @@ impl KeyedHosts {
     /// Whether this host must authenticate.
     pub fn authenticates(&self, host: &HostName) -> bool {
         matches!(host, HostName::Named(host) if self.authenticating.contains(host))
+    }
+
+    /// Whether this host had keys, and enters only with new ones.
+    pub fn is_removed(&self, host: &HostName) -> bool {
+        matches!(host, HostName::Named(host) if self.removed.contains(host))
     }
 
     /// Whether this host must use TLS; `None` if it has no PSK.
@@ -76,14 +85,14 @@ impl KeyedHosts {
 impl FromIterator<(Nqn, Demand)> for KeyedHosts {
     /// Hosts that have a PSK, and do not authenticate otherwise.
     fn from_iter<I: IntoIterator<Item = (Nqn, Demand)>>(hosts: I) -> Self {
-        Self { authenticating: BTreeSet::new(), tls: hosts.into_iter().collect() }
+        Self { tls: hosts.into_iter().collect(), ..Self::default() }
     }
 }
 
 impl FromIterator<Nqn> for KeyedHosts {
     /// Hosts that must authenticate, and have no PSK.
     fn from_iter<I: IntoIterator<Item = Nqn>>(hosts: I) -> Self {
-        Self { authenticating: hosts.into_iter().collect(), tls: BTreeMap::new() }
+        Self { authenticating: hosts.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -114,43 +123,64 @@ pub enum HostTableError {
     /// There are [`KEYED_HOSTS_MAX`] hosts.
     #[error("the node has {KEYED_HOSTS_MAX} hosts with keys, the maximum: remove one first")]
     TooMany,
+    /// There are [`REMOVED_HOSTS_MAX`] removed hosts.
+    #[error(
+        "the node remembers {REMOVED_HOSTS_MAX} removed hosts, the maximum: have one forgotten with 'nearflash \
+         host remove NQN --forget'"
+    )]
+    TooManyRemoved,
 }
 
-/// Every host that has keys.
+/// Every host that has keys, and those that had some.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HostTable(BTreeMap<Nqn, HostSecrets>);
+pub struct HostTable {
+    keyed: BTreeMap<Nqn, HostSecrets>,
+    /// A host whose keys are gone does not enter without keys, wherever hosts without keys do.
+    removed: BTreeSet<Nqn>,
+}
 
 impl HostTable {
     /// Restores recorded hosts.
-    pub fn restore(hosts: impl IntoIterator<Item = (Nqn, HostSecrets)>) -> Self {
-        Self(hosts.into_iter().collect())
+    pub fn restore(
+        hosts: impl IntoIterator<Item = (Nqn, HostSecrets)>,
+        removed: impl IntoIterator<Item = Nqn>,
+    ) -> Self {
+        Self { keyed: hosts.into_iter().collect(), removed: removed.into_iter().collect() }
     }
 
     /// Every host, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Nqn, &HostSecrets)> {
-        self.0.iter()
+        self.keyed.iter()
+    }
+
+    /// The hosts whose keys were removed, by name.
+    pub fn removed(&self) -> impl ExactSizeIterator<Item = &Nqn> {
+        self.removed.iter()
     }
 
     /// The same hosts, without the keys.
     pub fn keyed(&self) -> KeyedHosts {
-        let authenticating = self.0.iter().filter(|(_, it)| it.dhchap.is_some());
-        let tls =
-            self.0.iter().filter_map(|(host, it)| Some((host.clone(), it.tls.as_ref()?.demand)));
+        let authenticating = self.keyed.iter().filter(|(_, it)| it.dhchap.is_some());
+        let tls = self
+            .keyed
+            .iter()
+            .filter_map(|(host, it)| Some((host.clone(), it.tls.as_ref()?.demand)));
         KeyedHosts {
             authenticating: authenticating.map(|(host, _)| host.clone()).collect(),
             tls: tls.collect(),
+            removed: self.removed.clone(),
         }
     }
 
     /// The hosts that have a PSK.
     pub fn tls(&self) -> TlsHosts {
         let tls = |(host, it): (&Nqn, &HostSecrets)| Some((host.clone(), it.tls.clone()?));
-        self.0.iter().filter_map(tls).collect()
+        self.keyed.iter().filter_map(tls).collect()
     }
 
     /// The keys of a host.
     pub fn get(&self, host: &Nqn) -> Option<&HostSecrets> {
-        self.0.get(host)
+        self.keyed.get(host)
     }
 
     /// Adds a host.
@@ -158,13 +188,14 @@ impl HostTable {
     /// # Errors
     /// If it has keys already, or there are [`KEYED_HOSTS_MAX`] hosts.
     pub fn add(&mut self, host: &Nqn, keys: HostSecrets) -> Result<(), HostTableError> {
-        if self.0.contains_key(host) {
+        if self.keyed.contains_key(host) {
             return Err(HostTableError::Exists(host.clone()));
         }
-        if self.0.len() >= KEYED_HOSTS_MAX {
+        if self.keyed.len() >= KEYED_HOSTS_MAX {
             return Err(HostTableError::TooMany);
         }
-        self.0.insert(host.clone(), keys);
+        self.keyed.insert(host.clone(), keys);
+        self.removed.remove(host);
         Ok(())
     }
 
@@ -182,7 +213,8 @@ impl HostTable {
         if until.is_some_and(|until| until <= now) {
             return Err(HostTableError::Past);
         }
-        let found = self.0.get_mut(host).ok_or_else(|| HostTableError::NotFound(host.clone()))?;
+        let found =
+            self.keyed.get_mut(host).ok_or_else(|| HostTableError::NotFound(host.clone()))?;
         let mut fresh = found.clone().valid_at(now);
         if let Some(key) = new.dhchap {
             let keys = fresh.dhchap.ok_or_else(|| HostTableError::NoKey(host.clone()))?;
@@ -199,7 +231,7 @@ impl HostTable {
     /// Forgets the previous keys that are not valid any more; returns their hosts.
     pub fn forget_expired(&mut self, now: UnixTime) -> Vec<Nqn> {
         let mut hosts = Vec::new();
-        for (host, secrets) in &mut self.0 {
+        for (host, secrets) in &mut self.keyed {
             let valid = secrets.clone().valid_at(now);
             if valid != *secrets {
                 *secrets = valid;
@@ -211,7 +243,7 @@ impl HostTable {
 
     /// The time at which the next previous key expires.
     pub fn next_expiry(&self) -> Option<UnixTime> {
-        let ends = self.0.values().flat_map(|it| {
+        let ends = self.keyed.values().flat_map(|it| {
             let key = it.dhchap.as_ref().and_then(HostKeys::previous).map(|it| it.until);
             let psk = it.tls.as_ref().and_then(|tls| tls.previous.as_ref()).map(|it| it.until);
             [key, psk]
@@ -219,12 +251,26 @@ impl HostTable {
         ends.flatten().min()
     }
 
-    /// Removes a host.
+    /// Removes the keys of a host, which does not enter without keys from then on.
     ///
     /// # Errors
-    /// If it has no keys.
+    /// If it has no keys, or too many hosts are remembered.
     pub fn remove(&mut self, host: &Nqn) -> Result<HostSecrets, HostTableError> {
-        self.0.remove(host).ok_or_else(|| HostTableError::NotFound(host.clone()))
+        let has_room = self.removed.len() < REMOVED_HOSTS_MAX || self.removed.contains(host);
+        let keys = self.keyed.get(host).ok_or_else(|| HostTableError::NotFound(host.clone()))?;
+        let keys = has_room.then(|| keys.clone()).ok_or(HostTableError::TooManyRemoved)?;
+        self.keyed.remove(host);
+        self.removed.insert(host.clone());
+        Ok(keys)
+    }
+
+    /// Forgets a host and its keys: it is like every host that never had any. Returns whether there was something
+    /// to forget.
+    pub fn forget(&mut self, host: &Nqn) -> (Option<HostSecrets>, bool) {
+        let keys = self.keyed.remove(host);
+        let was_removed = self.removed.remove(host);
+        let is_forgotten = keys.is_some() || was_removed;
+        (keys, is_forgotten)
     }
 }
 
@@ -251,6 +297,35 @@ mod tests {
         assert_eq!(hosts.get(&nqn(1)), Some(&keys(1)));
         assert_eq!(hosts.remove(&nqn(1)), Ok(keys(1)));
         assert_eq!(hosts.remove(&nqn(1)), Err(HostTableError::NotFound(nqn(1))));
+    }
+
+    #[test]
+    fn a_host_that_had_keys_is_remembered_until_it_has_some_again_or_is_forgotten() {
+        let is_removed = |hosts: &HostTable| hosts.keyed().is_removed(&HostName::Named(nqn(1)));
+        let mut hosts = HostTable::default();
+        assert_eq!(hosts.forget(&nqn(1)), (None, false));
+        hosts.add(&nqn(1), keys(1)).unwrap();
+        assert!(!is_removed(&hosts));
+        hosts.remove(&nqn(1)).unwrap();
+        assert!(is_removed(&hosts));
+        assert_eq!(HostTable::restore([], hosts.removed().cloned()), hosts);
+        hosts.add(&nqn(1), keys(2)).unwrap();
+        assert!(!is_removed(&hosts));
+        hosts.remove(&nqn(1)).unwrap();
+        assert_eq!(hosts.forget(&nqn(1)), (None, true));
+        assert_eq!(hosts, HostTable::default());
+        hosts.add(&nqn(1), keys(3)).unwrap();
+        assert_eq!(hosts.forget(&nqn(1)), (Some(keys(3)), true));
+        assert!(!is_removed(&hosts));
+    }
+
+    #[test]
+    fn the_hosts_that_are_remembered_are_bounded_and_none_is_forgotten_for_another() {
+        let mut hosts = HostTable::restore([(nqn(0), keys(1))], (1..=REMOVED_HOSTS_MAX).map(nqn));
+        assert_eq!(hosts.remove(&nqn(0)), Err(HostTableError::TooManyRemoved));
+        assert_eq!(hosts.get(&nqn(0)), Some(&keys(1)));
+        hosts.forget(&nqn(1));
+        assert_eq!(hosts.remove(&nqn(0)), Ok(keys(1)));
     }
 
     #[test]
@@ -313,7 +388,7 @@ mod tests {
 
     #[test]
     fn hosts_with_keys_are_bounded() {
-        let mut hosts = HostTable::restore((0..KEYED_HOSTS_MAX).map(|n| (nqn(n), keys(1))));
+        let mut hosts = HostTable::restore((0..KEYED_HOSTS_MAX).map(|n| (nqn(n), keys(1))), []);
         assert_eq!(hosts.add(&nqn(KEYED_HOSTS_MAX), keys(1)), Err(HostTableError::TooMany));
     }
 

@@ -127,6 +127,7 @@ fn qemu_comes_in_with_the_secret_and_not_without() {
         .expect_err("QEMU came in with a wrong secret");
     qemu("qemu-img", &["info", &with("qemu%secret-of-qemu-1")]);
     node.remove_account("qemu");
-    qemu("qemu-img", &["info", &url]);
+    try_qemu("qemu-img", &["info", &url])
+        .expect_err("the removal of the last account opens nothing");
     node.terminate();
 }

@@ -69,7 +69,8 @@ fn a_volume_that_is_not_there_is_refused_by_name() {
 #[test]
 fn as_soon_as_there_is_a_credential_nobody_comes_in_without() {
     let place = Place::new();
-    let node = in_memory(&place);
+    let flags = ["--device", "r=ram:64MiB", "--volume", "data=8MiB@r", "--anonymous", "direct"];
+    let node = Node::with_direct(&place, &flags);
     assert_serves_direct(&node);
     for door in Door::ALL {
         let volume = door.anonymous(&node).unwrap().open("data").unwrap();

@@ -188,7 +188,7 @@ fn register(initiator: &mut Initiator, key: u64) {
 #[test]
 fn changes_of_sessions_and_of_the_operator_wait_for_one_another_and_never_forever() {
     let place = Place::new();
-    let node = Node::with_iscsi(&place, &DEVICE);
+    let node = Node::with_iscsi(&place, &[&DEVICE[..], &["--anonymous", "iscsi"]].concat());
     std::fs::write(place.path("secret"), SECRET).unwrap();
     for round in 1..=6u64 {
         node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);

@@ -68,7 +68,7 @@ fn run(host: &mut Host, io: impl FnOnce(nearflash::nvme_tcp::BufferId) -> Io) ->
 #[test]
 fn a_host_sees_only_the_volumes_of_its_list_while_others_see_all() {
     let place = Place::new();
-    let node = start(&place, &[]);
+    let node = start(&place, &["--unlisted-hosts", "all"]);
     let nqn = identity().nqn.to_string();
     let list = allow(&node, &nqn, &["b"]);
     assert_eq!(list[0]["volume"], "b");
@@ -95,7 +95,7 @@ fn a_host_sees_only_the_volumes_of_its_list_while_others_see_all() {
 #[test]
 fn a_host_that_may_only_read_is_refused_all_writes_and_the_initiator_likewise() {
     let place = Place::new();
-    let node = start(&place, &[]);
+    let node = start(&place, &["--unlisted-hosts", "all"]);
     let nqn = identity().nqn.to_string();
     allow(&node, &nqn, &["c:r"]);
     allow(&node, "iqn.2026-11.test:reader", &["c:r"]);
@@ -128,7 +128,7 @@ fn rights_change_while_hosts_are_connected_and_last_over_a_restart() {
     let place = Place::new();
     let device = place.flash("32MiB");
     let flags = ["--device", &device, "--volume", "c=4MiB@flash", "--volume", "d=4MiB@flash"];
-    let node = Node::with_iscsi(&place, &flags);
+    let node = Node::with_iscsi(&place, &[&flags[..], &["--unlisted-hosts", "all"]].concat());
     let nqn = identity().nqn.to_string();
     let (who, iqn) = (Who::named("App"), "iqn.2026-11.test:app");
     let mut host = connect(&node, "c", 1);
@@ -156,7 +156,7 @@ fn rights_change_while_hosts_are_connected_and_last_over_a_restart() {
     assert!(Controller::connect(&options(&node, "c")).is_err());
     assert_eq!(
         Initiator::refused(&node, "c", &Who { isid: 2, ..who.clone() }),
-        LoginStatus::AUTHORIZATION_FAILURE
+        LoginStatus::NOT_FOUND
     );
     // And back.
     allow(&node, &nqn, &["c"]);
@@ -184,7 +184,7 @@ fn with_unlisted_hosts_none_only_hosts_with_a_list_see_volumes() {
     let found = discover(&options(&node, "c")).unwrap();
     assert!(!found.iter().any(|it| it.is_nvm), "{found:?}");
     let who = Who::named("a");
-    assert_eq!(Initiator::refused(&node, "c", &who), LoginStatus::AUTHORIZATION_FAILURE);
+    assert_eq!(Initiator::refused(&node, "c", &who), LoginStatus::NOT_FOUND);
     let nqn = identity().nqn.to_string();
     allow(&node, &nqn, &["c"]);
     allow(&node, &who.name, &["c"]);

@@ -91,7 +91,25 @@ fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
     assert_eq!(sessions(&node), 0);
     let lost = initiator.try_command(&cdb::test_unit_ready(), CommandData::None);
     assert!(lost.is_err(), "{lost:?}");
-    assert_serves_iscsi(&node);
+    assert_eq!(refused(&Who::named("a")), LoginStatus::AUTHENTICATION_FAILURE, "nobody enters now");
+    node.terminate();
+}
+
+#[test]
+fn an_account_lets_in_the_initiators_that_it_names_and_no_others() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    std::fs::write(place.path("secret"), SECRET).unwrap();
+    let [a, b] = ["a", "b"].map(|name| Who::named(name).with_account("app", SECRET));
+    let add =
+        ["chap", "add", "app", "--initiator", &a.name, "--secret-file", &place.text("secret")];
+    assert_eq!(node.command(&add)["account"]["initiators"][0], a.name);
+    assert_eq!(Initiator::refused(&node, "data", &b), LoginStatus::AUTHORIZATION_FAILURE);
+    let mut initiator = Initiator::login(&node, "data", &a).unwrap();
+    // Who has the secret ends no session of another one by its name.
+    let other = Who { isid: a.isid, ..b };
+    assert_eq!(Initiator::refused(&node, "data", &other), LoginStatus::AUTHORIZATION_FAILURE);
+    assert_eq!(initiator.write(0, &[1; 4096]), Status::GOOD);
     node.terminate();
 }
 

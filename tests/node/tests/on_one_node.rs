@@ -4,6 +4,7 @@
 
 mod bad_bytes;
 mod bearers;
+mod closed;
 mod counters;
 mod devices;
 mod direct;

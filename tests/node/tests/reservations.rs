@@ -237,7 +237,7 @@ fn a_host_that_is_removed_keeps_its_reservation_until_another_preempts_it_or_the
         // It has not authenticated with the new key, and is disconnected.
         node.command(&["host", "add", &nqn]);
         host.io.closed();
-        node.command(&["host", "remove", &nqn]);
+        node.command(&["host", "remove", &nqn, "--forget"]);
         host
     };
     let mut first = first;

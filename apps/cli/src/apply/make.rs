@@ -118,7 +118,9 @@ fn make_step(at: At<'_>, may: Permission, step: &Step) -> Result<(), Failure> {
             at.ask(HostAllow { host, volumes, only: true }).map(drop)
         }
         Step::HostUnlist { nqn } => at.ask(HostUnlist { host: nqn.clone() }).map(drop),
-        Step::HostRemove { nqn } => at.ask(HostRemove { nqn: nqn.clone() }).map(drop),
+        Step::HostRemove { nqn } => {
+            at.ask(HostRemove { nqn: nqn.clone(), forget: false }).map(drop)
+        }
         Step::ChapRemove { user } => at.ask(ChapRemove { user: user.clone() }).map(drop),
         Step::CredentialRemove { id } => at.ask(CredentialRemove { id: id.clone() }).map(drop),
     }
@@ -164,7 +166,8 @@ fn chap(spec: &ChapSpec, replace: bool) -> Result<ChapAdd, Failure> {
         }
     };
     let secret = Some(read_secret(&spec.secret_file)?);
-    Ok(ChapAdd { user: spec.user.to_string(), secret, mutual, replace })
+    let initiators = spec.initiators.iter().map(ToString::to_string).collect();
+    Ok(ChapAdd { user: spec.user.to_string(), secret, mutual, initiators, replace })
 }
 
 /// Creates a credential. Its file is created first, since a secret that cannot be stored would be lost.

@@ -23,7 +23,7 @@ use plan::{Permission, Plan, Step};
 use state::{Declared, Running};
 use text::PlanDocument;
 
-pub(crate) use plan::{NO_ACCOUNT, NO_CREDENTIAL, NO_KEYED_HOST};
+pub(crate) use plan::{NO_ACCOUNT, NO_CREDENTIAL, NoKeyLeft};
 pub(crate) use text::{chap as chap_detail, host as host_detail, volume as volume_detail};
 
 /// The exit code of a dry run that finds differences. 1 is a failure, and 2 a wrong command line or file.

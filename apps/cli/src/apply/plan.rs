@@ -144,18 +144,38 @@ impl Step {
     }
 }
 
-/// The consequences of the removal of the last key of each kind.
-pub(crate) const NO_KEYED_HOST: &str =
-    "no host with keys is left: hosts need none at addresses that do not require them";
-pub(crate) const NO_ACCOUNT: &str =
-    "no CHAP account is left: initiators need none at addresses that do not require one";
-pub(crate) const NO_CREDENTIAL: &str =
-    "no credential is left: direct clients need none at addresses that do not require one";
+/// The consequences of the removal of the last key of a kind.
+pub(crate) struct NoKeyLeft {
+    pub(crate) protocol: &'static str,
+    /// Where the protocol is open without any key.
+    pub(crate) open: &'static str,
+    /// Where it stays closed.
+    pub(crate) closed: &'static str,
+    /// Where the plan does not know which.
+    planned: &'static str,
+}
+
+pub(crate) const NO_ACCOUNT: NoKeyLeft = NoKeyLeft {
+    protocol: "iscsi",
+    open: "there is no CHAP user: initiators log in without one, at addresses that do not require one",
+    closed: "there is no CHAP user: no initiator can log in until one is added, or the node is started with \
+             --anonymous iscsi",
+    planned: "no CHAP user is left: no initiator can log in until one is added, unless the node was started with \
+              --anonymous iscsi",
+};
+pub(crate) const NO_CREDENTIAL: NoKeyLeft = NoKeyLeft {
+    protocol: "direct",
+    open: "there is no credential: direct clients enter without one, at addresses that do not require one",
+    closed: "there is no credential: no direct client can enter until one is created, or the node is started with \
+             --anonymous direct",
+    planned: "no credential is left: no direct client can enter until one is created, unless the node was started \
+              with --anonymous direct",
+};
 
 /// The kinds of access of which the steps remove the last one, and lists that are taken away.
 fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
     let count = |is_such: fn(&Step) -> bool| steps.iter().filter(|step| is_such(step)).count();
-    let loses_keys = |step: &&Step| {
+    let loses_keys = |step: &Step| {
         let is_keyed = |nqn: &String| running.hosts.iter().any(|host| host.nqn == *nqn);
         matches!(step, Step::HostRemove { nqn } if is_keyed(nqn))
     };
@@ -165,28 +185,26 @@ fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
     };
     let kinds = [
         (
-            running.hosts.len() + count(|step| matches!(step, Step::HostAdd(_))),
-            steps.iter().filter(loses_keys).count(),
-            NO_KEYED_HOST,
-        ),
-        (
             running.chap.len() + count(|step| matches!(step, Step::ChapAdd(_))),
             count(|step| matches!(step, Step::ChapRemove { .. })),
-            NO_ACCOUNT,
+            NO_ACCOUNT.planned,
         ),
         (
             running.credentials.len() + count(|step| matches!(step, Step::CredentialCreate(_))),
             count(|step| matches!(step, Step::CredentialRemove { .. })),
-            NO_CREDENTIAL,
+            NO_CREDENTIAL.planned,
         ),
     ];
     let is_last = |(all, removed, _): &(usize, usize, _)| *removed > 0 && all == removed;
     let mut found: Vec<_> =
         kinds.into_iter().filter(is_last).map(|(.., warning)| warning).collect();
+    if steps.iter().any(loses_keys) {
+        found.push("a host whose keys are removed does not enter without keys any more");
+    }
     if steps.iter().any(loses_list) {
         found.push(
-            "a host without a list sees every volume, unless the node was started with \
-             --unlisted-hosts none",
+            "a host without a list sees no volume, unless the node was started with --unlisted-hosts \
+             all",
         );
     }
     found
@@ -312,7 +330,8 @@ fn chap(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan
 /// An account as a node lists it.
 pub(crate) fn account(spec: &ChapSpec) -> ChapInfo {
     let mutual_user = spec.mutual.as_ref().map(|(user, _)| user.to_string());
-    ChapInfo { user: spec.user.to_string(), mutual_user }
+    let initiators = spec.initiators.iter().map(ToString::to_string).collect();
+    ChapInfo { user: spec.user.to_string(), mutual_user, initiators }
 }
 
 fn credentials(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {

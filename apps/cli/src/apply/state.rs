@@ -127,7 +127,7 @@ impl Running {
             expires: it.expires_at.is_some(),
             id: it.id,
         };
-        let KeyedHosts { hosts, lists } = ask(data_dir, HostList {})?;
+        let KeyedHosts { hosts, lists, .. } = ask(data_dir, HostList {})?;
         let own = Self {
             hosts: hosts.into_iter().map(without_previous).collect(),
             lists: lists.into_iter().filter(|list| list.host.starts_with("nqn.")).collect(),

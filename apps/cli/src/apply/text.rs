@@ -110,9 +110,14 @@ fn sees(volumes: &[HostVolume]) -> String {
 
 /// An account in words.
 pub(crate) fn chap(spec: &ChapSpec) -> String {
-    match account(spec).mutual_user {
+    let account = account(spec);
+    let way = match &account.mutual_user {
         Some(user) => format!("mutual user '{user}'"),
         None => "one-way".to_owned(),
+    };
+    match &account.initiators[..] {
+        [] => way,
+        names => format!("{way}, for {}", names.join(", ")),
     }
 }
 

@@ -202,10 +202,11 @@ fn no_keys() -> [String; 4] {
 
 /// All hosts with keys or a list of volumes. A host has a dash for what it does not have.
 pub(crate) fn hosts(answer: &KeyedHosts) -> String {
-    let KeyedHosts { hosts, lists } = answer;
+    let KeyedHosts { hosts, lists, .. } = answer;
     if hosts.is_empty() && lists.is_empty() {
-        return "no hosts with keys or a list of volumes: add one with 'nearflash host add NQN'\n"
-            .to_owned();
+        let none =
+            "no hosts with keys or a list of volumes: add one with 'nearflash host add NQN'\n";
+        return none.to_owned() + &others(answer);
     }
     let mut table = table(&["HOST", "DHCHAP", "HASH", "GROUP", "TLS", "VOLUMES"], &[]);
     let named = hosts.iter().map(|host| &host.nqn).chain(lists.iter().map(|list| &list.host));
@@ -218,7 +219,19 @@ pub(crate) fn hosts(answer: &KeyedHosts) -> String {
         };
         table.add_row([vec![name.clone()], keys.to_vec(), vec![volumes]].concat());
     }
-    rendered(&table) + &hosts.iter().map(previous_keys).collect::<String>()
+    rendered(&table) + &hosts.iter().map(previous_keys).collect::<String>() + &others(answer)
+}
+
+/// What holds for the hosts that are not in the table.
+fn others(answer: &KeyedHosts) -> String {
+    let removed = |nqn: &String| {
+        format!("host '{nqn}': its keys were removed, and it does not enter without keys\n")
+    };
+    let mut text: String = answer.removed.iter().map(removed).collect();
+    if answer.unlisted == "none" {
+        text += "hosts without a list see no volume\n";
+    }
+    text
 }
 
 /// A line for each replaced key of a host that is still valid.
@@ -237,10 +250,12 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     if accounts.is_empty() {
         return "no CHAP users: add one with 'nearflash chap add USER'\n".to_owned();
     }
-    let mut table = table(&["CHAP USER", "MUTUAL USER"], &[]);
+    let mut table = table(&["CHAP USER", "MUTUAL USER", "INITIATORS"], &[]);
     for account in accounts {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
-        table.add_row([account.user.clone(), mutual]);
+        let names = account.initiators.join(",");
+        let names = if names.is_empty() { "any".to_owned() } else { names };
+        table.add_row([account.user.clone(), mutual, names]);
     }
     rendered(&table)
 }

@@ -124,6 +124,8 @@ fn whole_status() -> Status {
         http: Some("192.0.2.1:8443".parse().unwrap()),
         http_local: Some("/run/nearflash/http.sock".into()),
         iscsi_clashes: vec![],
+        open_to_everyone: vec![],
+        closed: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),

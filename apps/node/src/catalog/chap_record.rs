@@ -14,6 +14,9 @@ pub(super) struct ChapRecord {
     mutual_user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mutual_secret: Option<String>,
+    /// The names of the initiators that may use it; absent for every name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    initiators: Vec<String>,
 }
 
 impl std::fmt::Debug for ChapRecord {
@@ -29,6 +32,7 @@ impl ChapRecord {
             secret: account.secret.as_str().to_owned(),
             mutual_user: mutual.map(|mutual| mutual.user.to_string()),
             mutual_secret: mutual.map(|mutual| mutual.secret.as_str().to_owned()),
+            initiators: account.initiators.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -41,6 +45,13 @@ impl ChapRecord {
             }
             _ => return None,
         };
-        Some(ChapAccount { user: user.clone(), secret: self.secret.parse().ok()?, mutual })
+        let initiators =
+            self.initiators.iter().map(|name| name.parse().ok()).collect::<Option<_>>()?;
+        Some(ChapAccount {
+            user: user.clone(),
+            secret: self.secret.parse().ok()?,
+            mutual,
+            initiators,
+        })
     }
 }

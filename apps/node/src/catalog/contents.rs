@@ -9,7 +9,6 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::hosts::HostTable;
-use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -22,8 +21,17 @@ use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use super::{CatalogError, Transaction};
 use crate::NodeError;
+use crate::config::Anonymous;
 use crate::records::Records;
 use crate::tokens::{Token, Tokens};
+
+/// What the node has had at least once. Since then, it is closed to those who have none.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct HasHad {
+    pub(super) credential: bool,
+    pub(super) account: bool,
+    pub(super) list: bool,
+}
 
 /// The records of a catalog.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +46,8 @@ pub(crate) struct Contents {
     pub(super) grants: BTreeMap<Name, GrantRecord>,
     pub(super) last_grant: u64,
     pub(super) last_job: u64,
+    /// Whether there has been a credential, an account, a list of a host.
+    pub(super) has_had: HasHad,
     pub(super) accounts: BTreeMap<ChapUser, ChapRecord>,
     pub(super) tokens: BTreeMap<Name, TokenRecord>,
     pub(super) hosts: BTreeMap<Nqn, HostRecord>,
@@ -125,7 +135,8 @@ impl Contents {
             accounts,
             hosts,
             host_volumes,
-            unlisted_hosts: UnlistedHosts::default(),
+            unlisted_hosts: None,
+            anonymous: Anonymous::default(),
             tokens,
             elsewhere: Arc::default(),
             peers: None,
@@ -185,7 +196,8 @@ impl Contents {
         let credentials: Result<Vec<Credential>, _> =
             self.credentials.iter().map(credential).collect();
         let grants: Result<Vec<Grant>, _> = self.grants.iter().map(grant).collect();
-        Ok(Grants::restore(credentials?, grants?, self.last_grant)?)
+        let restored = Grants::restore(credentials?, grants?, self.last_grant)?;
+        Ok(restored.with_had_credential(self.has_had.credential))
     }
 
     /// The recorded CHAP accounts.
@@ -194,7 +206,7 @@ impl Contents {
             record.account(user).ok_or_else(|| self.damaged(user.as_str()))
         };
         let accounts: Result<Vec<_>, _> = self.accounts.iter().map(account).collect();
-        Ok(Accounts::restore(accounts?))
+        Ok(Accounts::restore(accounts?).with_had_account(self.has_had.account))
     }
 
     /// The recorded tokens.
@@ -213,12 +225,18 @@ impl Contents {
 
     /// The recorded keys of hosts.
     pub(super) fn hosts(&self) -> Result<HostTable, CatalogError> {
+        let removed = self.hosts.iter().filter(|(_, record)| record.is_removed());
+        let removed: Vec<Nqn> = removed.map(|(host, _)| host.clone()).collect();
         let host = |(host, record): (&Nqn, &HostRecord)| {
             let keys = record.secrets().ok_or_else(|| self.damaged(host.as_str()))?;
             Ok((host.clone(), keys))
         };
-        let hosts: Result<Vec<_>, _> = self.hosts.iter().map(host).collect();
-        Ok(HostTable::restore(hosts?))
+        let hosts: Result<Vec<_>, _> = self.keyed_hosts().map(host).collect();
+        Ok(HostTable::restore(hosts?, removed))
+    }
+
+    fn keyed_hosts(&self) -> impl Iterator<Item = (&Nqn, &HostRecord)> {
+        self.hosts.iter().filter(|(_, record)| !record.is_removed())
     }
 
     /// The recorded lists of hosts.
@@ -228,12 +246,12 @@ impl Contents {
             Ok((host.clone(), list))
         };
         let lists: Result<Vec<_>, _> = self.host_volumes.iter().map(list).collect();
-        Ok(HostVolumes::restore(lists?))
+        Ok(HostVolumes::restore(lists?).with_had_list(self.has_had.list))
     }
 
     /// Whether no NVMe host has keys, so that none can authenticate.
     pub(crate) fn has_no_keyed_host(&self) -> bool {
-        self.hosts.is_empty()
+        self.keyed_hosts().next().is_none()
     }
 
     fn missing(&self, volume: &VolumeRecord, uuid: Uuid) -> CatalogError {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::ZeroizeOnDrop;
 
 /// The keys of a host. Its `Debug` output hides them.
-#[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
+#[derive(Clone, Default, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HostRecord {
     /// The host's key for DH-HMAC-CHAP.
@@ -42,6 +42,9 @@ pub(super) struct HostRecord {
     psk_derivation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tls: Option<String>,
+    /// The host had keys, which were removed. Then there is no other field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 impl std::fmt::Debug for HostRecord {
@@ -69,7 +72,20 @@ impl HostRecord {
             previous_psk_until: previous_psk.map(|it| it.until.0),
             psk_derivation: tls.map(|tls| tls.derivation.to_string()),
             tls: tls.map(|tls| tls.demand.to_string()),
+            removed: false,
         }
+    }
+
+    /// The record of a host whose keys were removed.
+    pub(super) fn of_removed() -> Self {
+        let mut record = Self::default();
+        record.removed = true;
+        record
+    }
+
+    /// Whether the keys of the host were removed.
+    pub(super) fn is_removed(&self) -> bool {
+        *self == Self::of_removed()
     }
 
     /// The keys; `None` when a field holds a value that no version writes, or there are no keys.
@@ -82,7 +98,8 @@ impl HostRecord {
             Some(psk) => Some(self.tls(psk)?),
             None => None,
         };
-        (dhchap.is_some() || tls.is_some()).then_some(HostSecrets { dhchap, tls })
+        (!self.removed && (dhchap.is_some() || tls.is_some()))
+            .then_some(HostSecrets { dhchap, tls })
     }
 
     fn keys(&self, key: &str) -> Option<HostKeys> {

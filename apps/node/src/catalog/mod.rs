@@ -50,7 +50,7 @@ use store::{Kind, Store};
 use transaction::{Put, Table};
 use upgrade::{UPGRADES, Upgrade};
 
-pub(crate) use contents::Contents;
+pub(crate) use contents::{Contents, HasHad};
 pub use error::CatalogError;
 pub(crate) use seen_record::{SeenRecord, SeenVolume, volumes};
 pub(crate) use transaction::Transaction;
@@ -60,6 +60,11 @@ const REMOVED_MAX: u64 = 4096;
 
 /// The key of the node's cluster and its number in it.
 const ORDINAL: &str = "ordinal";
+
+/// The keys of the facts that the node has had a credential, an account, a list of a host: 1, or absent.
+const HAD_CREDENTIAL: &str = "had_credential";
+const HAD_ACCOUNT: &str = "had_account";
+const HAD_LIST: &str = "had_list";
 
 /// The key of what the node has seen of its cluster's store.
 const SEEN: &str = "cluster_seen";
@@ -235,6 +240,11 @@ impl Catalog {
             grants: self.records(&transaction, Table::Grants)?,
             last_grant: self.number(&transaction, "last_grant")?,
             last_job: self.number(&transaction, "last_job")?,
+            has_had: HasHad {
+                credential: self.number(&transaction, HAD_CREDENTIAL)? != 0,
+                account: self.number(&transaction, HAD_ACCOUNT)? != 0,
+                list: self.number(&transaction, HAD_LIST)? != 0,
+            },
             accounts: self.records(&transaction, Table::ChapAccounts)?,
             tokens: self.records(&transaction, Table::Tokens)?,
             hosts: self.records(&transaction, Table::NvmeHosts)?,

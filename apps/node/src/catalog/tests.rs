@@ -1,5 +1,6 @@
 mod power_cuts;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
@@ -15,13 +16,14 @@ use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key, Policy};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
 use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType, UnlistedHosts,
+    Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
 };
 use nearflash_space::{Name, Space, VolumeRequest, empty_device};
 use nearflash_units::{BlockSize, ByteLen};
 use redb::TableDefinition;
 
 use super::*;
+use crate::config::Anonymous;
 use crate::records::Records;
 use crate::tokens::{Token, Tokens, hash_of};
 
@@ -83,7 +85,8 @@ fn records(space: &Space, grants: &Grants) -> Records {
         tokens: Tokens::default(),
         hosts: HostTable::default(),
         host_volumes: HostVolumes::default(),
-        unlisted_hosts: UnlistedHosts::default(),
+        unlisted_hosts: None,
+        anonymous: Anonymous::default(),
         elsewhere: Arc::default(),
         peers: None,
         files: None,
@@ -259,12 +262,12 @@ fn a_catalog_of_a_later_version_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     let transaction = catalog.begin().unwrap();
-    catalog.set_meta(&transaction, "schema", "3").unwrap();
+    catalog.set_meta(&transaction, "schema", "4").unwrap();
     transaction.commit().unwrap();
     drop(catalog);
     for _ in 0..2 {
         let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
-        assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "3"));
+        assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "4"));
     }
 }
 
@@ -318,7 +321,9 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
     let before = text(&catalog, VOLUMES, DATA);
     assert!(before.contains(r#""reservations":{"registrations":[{"#), "{before}");
     drop(catalog);
-    let opened = |step: Upgrade| Catalog::open_with(folder.path(), FRESH, &[UPGRADES[0], step]);
+    let opened = |step: Upgrade| {
+        Catalog::open_with(folder.path(), FRESH, &[&UPGRADES[..], &[step]].concat())
+    };
     // A step that fails half-way changes nothing.
     let refused = opened(|transaction| {
         mark(transaction, "half");
@@ -337,7 +342,7 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
         assert_eq!(after, format!("{before}+"), "each step is made once");
     }
     let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
-    assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "3"));
+    assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "4"));
 }
 
 /// Appends a mark to the record of `data`.
@@ -393,7 +398,7 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
     insta::assert_snapshot!(text(VOLUMES, DATA), @r#"{"name":"data","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"epoch":1,"extents":[{"device":"00000000-0000-0000-0000-000000000007","runs":[[0,3145728]]}],"provisioning":"thin"}"#);
     assert_eq!(text(VOLUME_NAMES, "data"), DATA);
-    assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("2", "1"));
+    assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("3", "1"));
 }
 
 /// A credential and two grants on a volume of that space.
@@ -499,6 +504,7 @@ fn accounts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
         user: user.parse().unwrap(),
         secret: "geheimgeheim".parse().unwrap(),
         mutual,
+        initiators: BTreeSet::new(),
     };
     let (user, secret) = ("node".parse().unwrap(), "anderesanderes".parse().unwrap());
     recorded.accounts.add(account("iqn.2026-11.test:a", None)).unwrap();
@@ -617,7 +623,77 @@ fn lists_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     transaction.commit().unwrap();
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    assert_eq!(catalog.read().unwrap().host_volumes().unwrap(), HostVolumes::default());
+    let without = HostVolumes::default().with_had_list(true);
+    assert_eq!(catalog.read().unwrap().host_volumes().unwrap(), without);
+}
+
+#[test]
+fn what_the_node_has_had_is_remembered_after_it_is_gone_and_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let (host, key) = (Nqn::new("nqn.2026-11.test:a").unwrap(), Key::new(None, &[7; 32]).unwrap());
+    let keys = HostKeys::new(key, None, Policy::default()).unwrap();
+    let mut recorded = records(&space(&ram), &Grants::default());
+    let read = |catalog: &Catalog| {
+        let found = catalog.read().unwrap().records(space(&ram)).unwrap();
+        let had = (
+            found.grants.has_had_credential(),
+            found.accounts.has_had_account(),
+            found.host_volumes.has_had_list(),
+        );
+        (had, found.hosts.removed().cloned().collect::<Vec<_>>())
+    };
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(read(&catalog), ((false, false, false), vec![]));
+    recorded.grants.create(&name("app"), Secret::new([7; 32]), None, UnixTime(1)).unwrap();
+    recorded.host_volumes.set(&"iqn.a:b".parse().unwrap(), VolumeList::new()).unwrap();
+    let account = ChapAccount {
+        user: "app".parse().unwrap(),
+        secret: "geheimgeheim".parse().unwrap(),
+        mutual: None,
+        initiators: ["iqn.a:b".parse().unwrap()].into(),
+    };
+    recorded.accounts.add(account).unwrap();
+    recorded.hosts.add(&host, keys.into()).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    assert_eq!(catalog.read().unwrap().accounts().unwrap(), recorded.accounts);
+    insta::assert_snapshot!(text(&catalog, CHAP_ACCOUNTS, "app"), @r#"{"secret":"geheimgeheim","initiators":["iqn.a:b"]}"#);
+    recorded.grants.remove(&name("app")).unwrap();
+    recorded.host_volumes.unlist(&"iqn.a:b".parse().unwrap());
+    recorded.accounts.remove(&"app".parse().unwrap()).unwrap();
+    recorded.hosts.remove(&host).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(read(&catalog), ((true, true, true), vec![host.clone()]));
+    assert!(catalog.read().unwrap().has_no_keyed_host());
+    insta::assert_snapshot!(text(&catalog, NVME_HOSTS, host.as_str()), @r#"{"removed":true}"#);
+    recorded.hosts.forget(&host);
+    commit(&catalog, &recorded, &[&ram]);
+    assert_eq!(read(&catalog), ((true, true, true), vec![]));
+}
+
+#[test]
+fn a_catalog_of_schema_2_with_credentials_and_lists_is_closed_to_those_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut recorded = records(&space(&ram), &Grants::default());
+    recorded.grants.create(&name("app"), Secret::new([7; 32]), None, UnixTime(1)).unwrap();
+    recorded.host_volumes.set(&"iqn.a:b".parse().unwrap(), VolumeList::new()).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    let transaction = catalog.begin().unwrap();
+    for fact in [HAD_CREDENTIAL, HAD_ACCOUNT, HAD_LIST] {
+        transaction.open_table(META).unwrap().remove(fact).unwrap();
+    }
+    catalog.set_meta(&transaction, "schema", "2").unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let found = catalog.read().unwrap().records(space(&ram)).unwrap();
+    assert!(found.grants.has_had_credential() && found.host_volumes.has_had_list());
+    assert!(!found.accounts.has_had_account());
+    assert_eq!(found, Records { generation: 1, ..recorded });
 }
 
 /// A previous key without its end.
@@ -627,8 +703,14 @@ const HALF_PREVIOUS: &str = r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc
 fn damaged_keys_of_a_host_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    for damaged in [r#"{"key":"DHHC-1:01:AAAA:"}"#, r#"{"key":"x","group":"none"}"#, HALF_PREVIOUS]
-    {
+    let removed = r#"{"removed":true,"group":"ffdhe4096"}"#;
+    for damaged in [
+        r#"{"key":"DHHC-1:01:AAAA:"}"#,
+        r#"{"key":"x","group":"none"}"#,
+        HALF_PREVIOUS,
+        removed,
+        "{}",
+    ] {
         let transaction = catalog.begin().unwrap();
         transaction.open_table(NVME_HOSTS).unwrap().insert("nqn.a", damaged).unwrap();
         transaction.commit().unwrap();
@@ -693,6 +775,7 @@ fn recorded_in_schema_1(devices: &[&Device]) -> Records {
         user: user.parse().unwrap(),
         secret: "geheimgeheim".parse().unwrap(),
         mutual,
+        initiators: BTreeSet::new(),
     };
     let (user, secret) = ("node".parse().unwrap(), "anderesanderes".parse().unwrap());
     recorded.accounts.add(account("iqn.2026-11.test:a", None)).unwrap();

@@ -19,6 +19,7 @@ use super::host_record::HostRecord;
 use super::host_volumes_record::HostVolumesRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
+use super::{HAD_ACCOUNT, HAD_CREDENTIAL, HAD_LIST};
 use crate::records::Records;
 use crate::tokens::{Token, Tokens};
 
@@ -26,7 +27,7 @@ use crate::tokens::{Token, Tokens};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Table {
     /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`, `ordinal`,
-    /// `cluster_seen`.
+    /// `cluster_seen`, `had_credential`, `had_account`, `had_list`.
     Meta,
     /// [`DeviceRecord`] by name.
     Devices,
@@ -42,7 +43,7 @@ pub(super) enum Table {
     ChapAccounts,
     /// [`TokenRecord`] by name.
     Tokens,
-    /// [`HostRecord`] by NQN.
+    /// [`HostRecord`] by NQN, also of hosts whose keys were removed.
     NvmeHosts,
     /// [`HostVolumesRecord`] by the name of the host.
     HostVolumes,
@@ -126,8 +127,9 @@ impl Transaction {
         it.differences(Table::Tokens, (tokens(&old.tokens), tokens(&new.tokens)), |token| {
             to_json(&TokenRecord::of(token))
         });
-        it.differences(Table::NvmeHosts, (hosts(&old.hosts), hosts(&new.hosts)), |keys| {
-            to_json(&HostRecord::of(keys))
+        let (old_hosts, new_hosts) = (hosts(&old.hosts), hosts(&new.hosts));
+        it.differences(Table::NvmeHosts, (by_ref(&old_hosts), by_ref(&new_hosts)), |keys| {
+            to_json(&keys.map_or_else(HostRecord::of_removed, HostRecord::of))
         });
         it.differences(
             Table::HostVolumes,
@@ -136,6 +138,9 @@ impl Transaction {
         );
         it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
         it.fact("last_job", old.last_job, new.last_job);
+        for ((key, old), (_, new)) in has_had(old).into_iter().zip(has_had(new)) {
+            it.fact(key, old.into(), new.into());
+        }
         it
     }
 
@@ -227,8 +232,23 @@ fn tokens(tokens: &Tokens) -> BTreeMap<&Name, &Token> {
     tokens.iter().map(|token| (&token.name, token)).collect()
 }
 
-fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostSecrets> {
-    hosts.iter().map(|(host, keys)| (host.as_str(), keys)).collect()
+/// The hosts with keys, and those whose keys were removed.
+fn hosts(hosts: &HostTable) -> BTreeMap<&str, Option<&HostSecrets>> {
+    let keyed = hosts.iter().map(|(host, keys)| (host.as_str(), Some(keys)));
+    keyed.chain(hosts.removed().map(|host| (host.as_str(), None))).collect()
+}
+
+fn by_ref<'a, T>(records: &'a BTreeMap<&'a str, T>) -> BTreeMap<&'a str, &'a T> {
+    records.iter().map(|(key, record)| (*key, record)).collect()
+}
+
+/// What the node has had at least once, by the key of the fact.
+fn has_had(records: &Records) -> [(&'static str, bool); 3] {
+    [
+        (HAD_CREDENTIAL, records.grants.has_had_credential()),
+        (HAD_ACCOUNT, records.accounts.has_had_account()),
+        (HAD_LIST, records.host_volumes.has_had_list()),
+    ]
 }
 
 fn lists(lists: &HostVolumes) -> BTreeMap<&str, &VolumeList> {

@@ -3,19 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde_json::{Map, Value, json};
 
-use super::CatalogError;
 use super::transaction::Table;
+use super::{CatalogError, HAD_ACCOUNT, HAD_CREDENTIAL, HAD_LIST};
 
 /// The schema that this version writes.
-pub(super) const SCHEMA: usize = 2;
+pub(super) const SCHEMA: usize = 3;
 
 /// Step `n` upgrades a catalog from schema `n + 1` to the next one. Its errors name no file; the
 /// caller adds the name.
 pub(super) type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
-pub(super) const UPGRADES: [Upgrade; SCHEMA - 1] = [volumes_by_uuid];
+pub(super) const UPGRADES: [Upgrade; SCHEMA - 1] = [volumes_by_uuid, remembered_rights];
 
 /// Schema 1 keyed a volume by its name, and its record named one device for all extents. Schema 2
 /// keys a volume by its UUID, has an index of names, and names the device of each extent.
@@ -36,6 +36,23 @@ fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
         let (uuid, record) = with_uuid(&name, &text).ok_or_else(damaged)?;
         volumes.insert(uuid.as_str(), record.as_str()).map_err(failed)?;
         names.insert(name.as_str(), uuid.as_str()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Schema 3 remembers that the node has had a credential, an account, a list of a host, and which hosts had keys.
+/// Earlier versions must not overlook it: they would let in whom this version keeps out.
+fn remembered_rights(transaction: &WriteTransaction) -> Result<(), CatalogError> {
+    let open = |table: Table| transaction.open_table(table.definition()).map_err(failed);
+    let mut meta = open(Table::Meta)?;
+    for (table, fact) in [
+        (Table::Credentials, HAD_CREDENTIAL),
+        (Table::ChapAccounts, HAD_ACCOUNT),
+        (Table::HostVolumes, HAD_LIST),
+    ] {
+        if !open(table)?.is_empty().map_err(failed)? {
+            meta.insert(fact, "1").map_err(failed)?;
+        }
     }
     Ok(())
 }

@@ -111,9 +111,13 @@ pub struct ServeArgs {
     #[arg(long = "host", value_name = "NQN|INITIATOR|any", help_heading = ACCESS)]
     pub hosts: Vec<String>,
     /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or
-    /// none [default: all]
+    /// none [default: all until a host has a list, and none from then on]
     #[arg(long, value_name = "all|none", help_heading = ACCESS)]
     pub unlisted_hosts: Option<String>,
+    /// Protocols that admit peers without a key again when their last credential or CHAP account is removed:
+    /// direct, iscsi, or both [default: none; a protocol that has had a key stays closed without one]
+    #[arg(long, value_name = "PROTOCOL[,PROTOCOL]", help_heading = ACCESS)]
+    pub anonymous: Option<String>,
     /// Whether the kernel handles the records of TLS, if it can: on or off [default: on]
     #[arg(long, value_name = "on|off")]
     pub ktls: Option<String>,

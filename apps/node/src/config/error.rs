@@ -264,9 +264,21 @@ pub enum ValueError {
     /// Neither an NQN nor an iSCSI name.
     #[error(transparent)]
     HostName(#[from] ParseHostNameError),
+    /// Not an iSCSI name, where only an iSCSI name is possible.
+    #[error(
+        "'{0}' is not a valid initiator: write its iSCSI name, which begins with iqn., eui. or naa., and has no \
+         other characters than letters, digits, '.', '-' and ':'"
+    )]
+    InitiatorName(Box<str>),
     /// Neither all nor none.
     #[error("'{0}' is not a set of volumes: write all or none")]
     UnlistedHosts(Box<str>),
+    /// Not a protocol that stays open.
+    #[error(
+        "'{0}' is not a protocol that admits peers without keys again: write direct, iscsi or \
+         direct,iscsi; NVMe hosts are admitted by --host"
+    )]
+    Anonymous(Box<str>),
     /// A socket that no URL can name.
     #[error("clients write '{0}' in a URL, and the path ends with .sock there: use {0}.sock")]
     Socket(Box<str>),

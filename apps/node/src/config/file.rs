@@ -39,7 +39,7 @@ enum Form {
 }
 
 /// Every key of a file.
-const KEYS: [(&str, Form); 30] = [
+const KEYS: [(&str, Form); 31] = [
     ("device", Form::Resources(&tables::DEVICE)),
     ("volume", Form::Resources(&tables::VOLUME)),
     ("remote", Form::Resources(&tables::REMOTE)),
@@ -66,6 +66,7 @@ const KEYS: [(&str, Form); 30] = [
     ("pool", Form::One),
     ("spin", Form::One),
     ("unlisted-hosts", Form::One),
+    ("anonymous", Form::One),
     ("ktls", Form::One),
     ("login-timeout", Form::One),
     ("stall-timeout", Form::One),

@@ -88,8 +88,11 @@ pub struct Config {
     pub hosts: HostAccess,
     /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
-    /// The volumes of the hosts and initiators that have no list.
-    pub unlisted_hosts: UnlistedHosts,
+    /// The volumes of the hosts and initiators that have no list. By default: all until the first list, and none
+    /// from then on.
+    pub unlisted_hosts: Option<UnlistedHosts>,
+    /// The protocols that stay open when their last key is removed.
+    pub anonymous: Anonymous,
     /// Whether the kernel handles the records of TLS, if it can.
     pub ktls: bool,
     /// The HTTP interface.
@@ -130,6 +133,16 @@ pub struct AccessConfig {
     pub credentials: Vec<CredentialSpec>,
     /// Their grants.
     pub grants: Vec<GrantSpec>,
+}
+
+/// The protocols that admit peers without a key, where their addresses do, also after the last key of the protocol
+/// was removed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Anonymous {
+    /// Direct clients.
+    pub direct: bool,
+    /// iSCSI initiators.
+    pub iscsi: bool,
 }
 
 /// A node's part in a cluster.
@@ -248,9 +261,8 @@ impl Config {
             advertise: merge.one("advertise", args.advertise, parse_advertise),
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
-            unlisted_hosts: merge
-                .one("unlisted-hosts", args.unlisted_hosts, parse_unlisted)
-                .unwrap_or_default(),
+            unlisted_hosts: merge.one("unlisted-hosts", args.unlisted_hosts, parse_unlisted),
+            anonymous: merge.one("anonymous", args.anonymous, parse_anonymous).unwrap_or_default(),
             ktls: merge.one("ktls", args.ktls, parse_ktls).unwrap_or(true),
             http,
             cores: merge.cores(args.cores),
@@ -420,6 +432,18 @@ fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
         "none" => Ok(UnlistedHosts::None),
         _ => Err(ValueError::UnlistedHosts(text.into())),
     }
+}
+
+fn parse_anonymous(text: &str) -> Result<Anonymous, ValueError> {
+    let mut anonymous = Anonymous::default();
+    for word in text.split(',') {
+        match word {
+            "direct" => anonymous.direct = true,
+            "iscsi" => anonymous.iscsi = true,
+            _ => return Err(ValueError::Anonymous(word.into())),
+        }
+    }
+    Ok(anonymous)
 }
 
 fn parse_ktls(text: &str) -> Result<bool, ValueError> {

@@ -4,6 +4,7 @@
 //! A table has the parts of the one-line form as keys, and both forms have the same value. Only a table can
 //! have a path with a comma.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use nearflash_access::{ChapUser, Covered, GrantRange, Rights};
@@ -16,6 +17,7 @@ use nearflash_space::{Name, VolumeRequest};
 use super::file::{KeyForm, Table, TableForm, TableKey, Value};
 use super::volume_spec::VolumeParts;
 use super::{ValueError, parse_volume};
+use crate::InitiatorName;
 use crate::remote::RemoteSpec;
 
 const fn required(name: &'static str) -> TableKey {
@@ -100,6 +102,7 @@ pub(super) const CHAP: TableForm = TableForm {
         required("secret-file"),
         optional("mutual-user"),
         optional("mutual-secret-file"),
+        optional("initiator"),
     ],
 };
 
@@ -207,6 +210,8 @@ pub struct ChapSpec {
     pub secret_file: PathBuf,
     /// The node's user name for mutual CHAP, and the file with its secret.
     pub mutual: Option<(ChapUser, PathBuf)>,
+    /// The names under which initiators may log in with it; every name if there is none.
+    pub initiators: BTreeSet<InitiatorName>,
 }
 
 /// A credential of direct clients.
@@ -307,7 +312,10 @@ pub(super) fn chap(table: &Table) -> Result<ChapSpec, ValueError> {
         _ => return Err(ValueError::HalfMutual),
     };
     let (user, secret_file) = (table.text("user").parse()?, table.text("secret-file").into());
-    Ok(ChapSpec { user, secret_file, mutual })
+    let names = table.get("initiator").into_iter().flat_map(|names| names.split(','));
+    let name = |text: &str| text.parse().map_err(|_| ValueError::InitiatorName(text.into()));
+    let initiators = names.map(name).collect::<Result<_, _>>()?;
+    Ok(ChapSpec { user, secret_file, mutual, initiators })
 }
 
 /// A credential.

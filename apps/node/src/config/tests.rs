@@ -159,6 +159,23 @@ fn one_name_for_two_things_is_refused() {
 }
 
 #[test]
+fn what_stays_open_is_said_by_protocol_and_hosts_without_a_list_by_all_or_none() {
+    let of = |flags: &[&str]| {
+        let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
+        (config.anonymous, config.unlisted_hosts)
+    };
+    assert_eq!(of(&[]), (Anonymous::default(), None));
+    assert_eq!(of(&["--anonymous", "iscsi"]).0, Anonymous { direct: false, iscsi: true });
+    let both = Anonymous { direct: true, iscsi: true };
+    assert_eq!(of(&["--anonymous", "direct,iscsi"]).0, both);
+    assert_eq!(with_file("anonymous = 'direct,iscsi'", &DEVICE).unwrap().anonymous, both);
+    assert_eq!(of(&["--unlisted-hosts", "all"]).1, Some(UnlistedHosts::All));
+    assert_eq!(of(&["--unlisted-hosts", "none"]).1, Some(UnlistedHosts::None));
+    let message = refused(&[&DEVICE[..], &["--anonymous", "nvme-tcp"]].concat());
+    assert!(message.starts_with("--anonymous: 'nvme-tcp' is not a protocol that"), "{message}");
+}
+
+#[test]
 fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
     assert_eq!(
         refused(&[]),

@@ -52,6 +52,10 @@ impl Node {
             Ok(CredentialInfo { grants: had, ..credential_info(&removed, grants, now()) })
         })?;
         tracing::debug!(credential = credential.id, "credential removed");
+        if !self.served().recorded.closes_direct() {
+            tracing::warn!("no credential is left: direct clients enter without one");
+        }
+        self.report_closed();
         Ok(credential)
     }
 

@@ -7,6 +7,7 @@ use nearflash_access::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, C
 use nearflash_api::{ChapAdd, ChapInfo, ChapMutual, OneAccount, SecretText};
 
 use super::Node;
+use crate::InitiatorName;
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
@@ -25,7 +26,9 @@ impl Node {
     pub(super) fn chap_add(&self, call: &ChapAdd) -> Result<OneAccount, NodeError> {
         let (secret, drawn) = given_or_drawn(call.secret.as_ref())?;
         let (mutual, mutual_drawn) = call.mutual.as_ref().map(mutual_of).transpose()?.unzip();
-        let account = ChapAccount { user: parse_user(&call.user)?, secret, mutual };
+        let names = call.initiators.iter().map(|name| parse_initiator(name));
+        let initiators = names.collect::<Result<_, _>>()?;
+        let account = ChapAccount { user: parse_user(&call.user)?, secret, mutual, initiators };
         let account = self.change_accounts(|accounts| {
             if call.replace && accounts.iter().any(|old| old.user == account.user) {
                 accounts.remove(&account.user)?;
@@ -46,6 +49,10 @@ impl Node {
         let user = parse_user(user)?;
         let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
         tracing::debug!(user = account.user.as_str(), "CHAP user removed");
+        if !self.served().recorded.closes_iscsi() {
+            tracing::warn!("no CHAP user is left: initiators log in without one");
+        }
+        self.report_closed();
         Ok(chap_info(&account))
     }
 
@@ -69,6 +76,10 @@ impl Node {
 
 fn parse_user(text: &str) -> Result<ChapUser, ValueError> {
     text.parse().map_err(ValueError::from)
+}
+
+fn parse_initiator(text: &str) -> Result<InitiatorName, ValueError> {
+    text.parse().map_err(|_| ValueError::InitiatorName(text.into()))
 }
 
 /// The given secret, or a generated one together with its text, which the answer must show.
@@ -96,5 +107,6 @@ fn chap_info(account: &ChapAccount) -> ChapInfo {
     ChapInfo {
         user: account.user.to_string(),
         mutual_user: account.mutual.as_ref().map(|mutual| mutual.user.to_string()),
+        initiators: account.initiators.iter().map(ToString::to_string).collect(),
     }
 }

@@ -2,6 +2,8 @@
 //! answered: the doors show each host its volumes, and no request is under way that the change forbids. Hosts
 //! stay connected, and are told.
 
+use std::collections::BTreeSet;
+
 use nearflash_access::{HostName, VolumeList};
 use nearflash_api::{HostAllow, HostDeny, HostVolume, VolumesOfHost};
 use nearflash_nvme::Nqn;
@@ -51,6 +53,36 @@ impl Node {
         tracing::debug!(host = host.as_str(), "host has no list of volumes any more");
         Ok(list)
     }
+
+    /// From the first list on, hosts without a list see no volumes. Those that are connected would lose theirs under
+    /// their file systems, so they need lists before.
+    pub(super) fn check_first_list(&self, fresh: &Records) -> Result<(), NodeError> {
+        let was = self.served().recorded.unlisted();
+        if was == fresh.unlisted() || fresh.unlisted() == UnlistedHosts::All {
+            return Ok(());
+        }
+        let status = self.runtime.status();
+        let hosts = status.hosts.iter().filter(|it| !it.subsystem.is_discovery());
+        let hosts = hosts.map(|it| it.host.to_string());
+        let initiators = status.initiators.iter().filter(|it| it.target.is_some());
+        let initiators = initiators.map(|it| it.initiator.clone());
+        let has_list =
+            |host: &str| host.parse().is_ok_and(|host| fresh.host_volumes.get(&host).is_some());
+        let losers: BTreeSet<String> =
+            hosts.chain(initiators).filter(|host| !has_list(host)).collect();
+        match losers.is_empty() {
+            true => Ok(()),
+            false => Err(NodeError::FirstList { hosts: losers.into_iter().collect() }),
+        }
+    }
+}
+
+/// The volumes of hosts without a list, in a word.
+pub(super) fn unlisted(records: &Records) -> String {
+    match records.unlisted() {
+        UnlistedHosts::All => "all".to_owned(),
+        UnlistedHosts::None => "none".to_owned(),
+    }
 }
 
 impl Records {
@@ -66,7 +98,7 @@ impl Records {
         let mut list = match self.host_volumes.get(host) {
             _ if gone.is_empty() => VolumeList::new(),
             Some(list) => list.clone(),
-            None if self.unlisted_hosts == UnlistedHosts::None => VolumeList::new(),
+            None if self.unlisted() == UnlistedHosts::None => VolumeList::new(),
             None => return Err(NodeError::NoList(host.clone())),
         };
         list.retain(|volume, _| !gone.contains(volume));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nearflash_access::HostName;
 use nearflash_api::{
-    ControllerKey, HostAdd, HostRotate, KeyedHost, KeyedHosts, OneKeyedHost, SecretText,
+    ControllerKey, HostAdd, HostRemove, HostRotate, KeyedHost, KeyedHosts, OneKeyedHost, SecretText,
 };
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{Hash, HostKeys, Key, Policy};
@@ -15,7 +15,7 @@ use nearflash_nvme::hosts::{HostSecrets, NewKeys};
 use nearflash_nvme::tls::TlsHost;
 use nearflash_units::UnixTime;
 
-use super::host_volumes::volumes_of_host;
+use super::host_volumes::{unlisted, volumes_of_host};
 use super::{Node, now};
 use crate::Ticket;
 use crate::config::ValueError;
@@ -67,8 +67,8 @@ impl Node {
         let secrets = HostSecrets { dhchap, tls };
         let info = keyed_host(&host, &secrets);
         self.change_hosts(|fresh| {
-            if call.replace && fresh.hosts.get(&host).is_some() {
-                fresh.hosts.remove(&host)?;
+            if call.replace {
+                fresh.hosts.forget(&host);
             }
             fresh.hosts.add(&host, secrets)?;
             match &call.volumes {
@@ -99,24 +99,37 @@ impl Node {
     }
 
     pub(super) fn host_list(&self) -> KeyedHosts {
-        let Records { space, hosts, host_volumes, .. } = &self.served().recorded;
+        let records = &self.served().recorded;
+        let Records { space, hosts, host_volumes, .. } = records;
         let hosts = hosts.iter().map(|(host, keys)| keyed_host(host, keys)).collect();
         let lists = host_volumes.iter().map(|(host, list)| volumes_of_host(host, list, space));
-        KeyedHosts { hosts, lists: lists.collect() }
+        KeyedHosts {
+            hosts,
+            lists: lists.collect(),
+            removed: records.hosts.removed().map(ToString::to_string).collect(),
+            unlisted: unlisted(records),
+        }
     }
 
-    pub(super) fn host_remove(&self, host: &str) -> Result<KeyedHost, NodeError> {
-        let name: HostName = host.parse().map_err(ValueError::from)?;
+    /// Removes a host. One that has had keys does not enter without keys from then on, unless it is forgotten.
+    pub(super) fn host_remove(&self, call: &HostRemove) -> Result<KeyedHost, NodeError> {
+        let name: HostName = call.nqn.parse().map_err(ValueError::from)?;
         let keyed = Nqn::new(name.as_str()).ok();
         let keys = self.change_hosts(|fresh| {
             let list = fresh.host_volumes.unlist(&name);
-            let keys = keyed.as_ref().and_then(|host| fresh.hosts.remove(host).ok());
-            match (&list, &keys) {
-                (None, None) => Err(NodeError::NoHost(name.clone())),
+            let (keys, was_removed) = match &keyed {
+                Some(host) if call.forget => fresh.hosts.forget(host),
+                Some(host) if fresh.hosts.get(host).is_some() => {
+                    (Some(fresh.hosts.remove(host)?), false)
+                }
+                _ => (None, false),
+            };
+            match (&list, &keys, was_removed) {
+                (None, None, false) => Err(NodeError::NoHost(name.clone())),
                 _ => Ok(keys),
             }
         })?;
-        tracing::debug!(host = name.as_str(), "host removed");
+        tracing::debug!(host = name.as_str(), is_forgotten = call.forget, "host removed");
         let without_keys = || KeyedHost { nqn: name.to_string(), ..KeyedHost::default() };
         let keyed = keyed.zip(keys).map(|(host, keys)| keyed_host(&host, &keys));
         Ok(keyed.unwrap_or_else(without_keys))
@@ -131,6 +144,7 @@ impl Node {
         let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
         let changed = change(&mut fresh)?;
+        self.check_first_list(&fresh)?;
         self.record(&mut fresh)?;
         let hosts = fresh.hosts.clone();
         let (direct, before, loses_keys) = {

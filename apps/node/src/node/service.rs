@@ -180,7 +180,7 @@ impl Serve<HostList> for Node {
 
 impl Serve<HostRemove> for Node {
     fn serve(&self, call: HostRemove) -> Result<OneKeyedHost, ApiError> {
-        let host = self.host_remove(&call.nqn)?;
+        let host = self.host_remove(&call)?;
         Ok(OneKeyedHost { host, key: None, controller_key: None })
     }
 }

@@ -2,8 +2,8 @@
 
 use nearflash_api::{
     COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
-    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, PlaceInfo, Status, VERSION, Verdict,
-    WithdrawalInfo,
+    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, OpenAddress, PcmInfo, PlaceInfo, Status,
+    VERSION, Verdict, WithdrawalInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use nearflash_cluster::{SliceSpace, slice_spaces};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::{Space, Volume};
 use nearflash_units::{ByteLen, index};
 use uuid::Uuid;
@@ -48,6 +49,8 @@ impl Node {
             http: self.addresses.http,
             http_local: self.addresses.http_local.clone(),
             iscsi_clashes: self.iscsi_clashes(),
+            open_to_everyone: self.open_to_everyone(),
+            closed: self.closed(),
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),
@@ -78,6 +81,54 @@ impl Node {
             iscsi_names::subsystems(before).eq(iscsi_names::subsystems(after))
         };
         (!is_same).then(|| self.iscsi_clashes())
+    }
+
+    /// The addresses at which everybody who reaches them uses the volumes. Other machines reach them.
+    fn open_to_everyone(&self) -> Vec<OpenAddress> {
+        let recorded = &self.served().recorded;
+        let shows_all = recorded.unlisted() == UnlistedHosts::All;
+        let is_open = |(protocol, _): &(Protocol, _)| match protocol {
+            Protocol::NvmeTcp => shows_all,
+            Protocol::Iscsi => shows_all && !recorded.closes_iscsi(),
+            Protocol::Direct => !recorded.closes_direct(),
+        };
+        let open = self.addresses.for_everyone().filter(is_open);
+        let info = |(protocol, address): (Protocol, _)| OpenAddress {
+            protocol: protocol.key().to_owned(),
+            address,
+        };
+        open.map(info).collect()
+    }
+
+    /// The protocols that nobody can use, because they have no key and are closed to those without.
+    pub(super) fn closed(&self) -> Vec<String> {
+        let recorded = &self.served().recorded;
+        let has_credential = recorded.grants.credentials().len() > 0;
+        let has_account = recorded.accounts.iter().len() > 0;
+        let closed = [
+            (Protocol::Direct, !has_credential && recorded.closes_direct()),
+            (Protocol::Iscsi, !has_account && recorded.closes_iscsi()),
+        ];
+        let closed = closed.into_iter().filter(|(_, is_closed)| *is_closed);
+        closed.map(|(protocol, _)| protocol.key().to_owned()).collect()
+    }
+
+    /// Logs which protocols nobody can use.
+    pub(crate) fn report_closed(&self) {
+        let is_served = |protocol: &String| match protocol.as_str() {
+            "iscsi" => self.serves_iscsi(),
+            _ => {
+                let addresses = &self.addresses;
+                addresses.direct_local.is_some() || !addresses.of(Protocol::Direct).is_empty()
+            }
+        };
+        for protocol in self.closed().into_iter().filter(is_served) {
+            tracing::warn!(
+                protocol,
+                "the last key of the protocol was removed, and nobody can use it: add one, or start the node with \
+                 --anonymous {protocol}"
+            );
+        }
     }
 
     /// Logs which subsystems are left out of iSCSI.

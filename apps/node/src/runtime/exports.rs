@@ -145,6 +145,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
     };
     let exports = Exports::new(volumes, access.credentials.iter().map(credential))
         .with_operator_seals(access.seals.iter().map(seal));
+    let exports = if access.is_closed { exports.closed() } else { exports };
     let exports = match &access.peers {
         Some(it) => exports.with_peers(PEER_KEY, peers(access, &it.secret), it.boot),
         None => exports,
@@ -223,6 +224,7 @@ pub(super) fn iscsi(access: &IscsiAccess, doors: &IscsiDoors) -> iscsi::Exports 
         .with_nodes(*portal_group, elsewhere)
         .with_accounts(access.accounts.iter().map(account))
         .with_rights(Arc::clone(&access.rights));
+    let exports = if access.is_closed { exports.closed() } else { exports };
     match initiators {
         InitiatorAccess::Any => exports,
         InitiatorAccess::Only(names) => {
@@ -262,7 +264,8 @@ fn account(account: &ChapAccount) -> chap::Account {
     };
     let target = account.mutual.as_ref().map(|mutual| credential(&mutual.user, &mutual.secret));
     let made = chap::Account::new(credential(&account.user, &account.secret), target);
-    made.expect("an account's two secrets are not the same")
+    let made = made.expect("an account's two secrets are not the same");
+    made.for_initiators(account.initiators.iter().map(|name| name.as_str().into()))
 }
 
 fn compiled(grants: &[DirectGrant], files: &[DirectFilesGrant]) -> HashMap<VolumeId, Arc<Access>> {

@@ -50,6 +50,7 @@ __all__ = [
     "OneAccount",
     "OneKeyedHost",
     "OneVolume",
+    "OpenAddress",
     "PcmInfo",
     "PlaceInfo",
     "RefusedLogins",
@@ -138,6 +139,9 @@ class BackingInfo:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChapInfo:
     """A CHAP account, without its secrets."""
+
+    initiators: list[str] = field(default_factory=list)
+    """The iSCSI names of the initiators that may use it. Absent for every initiator."""
 
     mutual_user: str | None = None
     """The node's user name for mutual CHAP. Absent without mutual CHAP."""
@@ -820,8 +824,14 @@ class KeyedHosts:
     """In the order of their NQNs."""
 
     lists: list[VolumesOfHost] = field(default_factory=list)
-    """The lists of volumes, in the order of the hosts' names. A host without a list sees every
-    volume, or none if the node was started so."""
+    """The lists of volumes, in the order of the hosts' names."""
+
+    removed: list[str] = field(default_factory=list)
+    """The NQNs of the hosts whose keys were removed. They do not enter without keys. Absent if
+    there are none."""
+
+    unlisted: str
+    """The volumes that hosts without a list see: `all` or `none`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -942,6 +952,17 @@ class OneVolume:
 
     volume: VolumeInfo
     """The volume."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenAddress:
+    """An address at which everybody uses the volumes."""
+
+    address: str
+    """The address."""
+
+    protocol: str
+    """`nvme-tcp`, `direct` or `iscsi`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1100,6 +1121,10 @@ class Status:
     clients: list[ClientInfo] = field(default_factory=list)
     """Clients of the direct protocol: the first thousand of each core."""
 
+    closed: list[str] = field(default_factory=list)
+    """The protocols that nobody can use, because their last key was removed: `direct`, `iscsi`.
+    Absent if there is none."""
+
     cluster: ClusterView | None = None
     """The cluster, as the node sees it. Absent without one."""
 
@@ -1155,6 +1180,10 @@ class Status:
 
     nvme_tcp_tls: list[str] = field(default_factory=list)
     """Those of them that require TLS. Absent if none does."""
+
+    open_to_everyone: list[OpenAddress] = field(default_factory=list)
+    """The addresses that other machines reach, and at which everybody uses the volumes, without a
+    key and without being named. Absent if there are none."""
 
     pid: int
     """The process ID."""

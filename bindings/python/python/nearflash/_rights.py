@@ -119,6 +119,7 @@ class RightsCalls(Calls):
         *,
         secret: str | None = None,
         mutual: Mapping[str, str] | None = None,
+        initiators: list[str] | None = None,
         replace: bool = False,
         generation: int | None = None,
     ) -> OneAccount:
@@ -126,9 +127,13 @@ class RightsCalls(Calls):
 
         The node generates a `secret` by default, and returns it once. `mutual` is the node's own
         account, `{"user": …}` or `{"user": …, "secret": …}`; without it, authentication is one-way.
+        `initiators` are the iSCSI names that may use it; by default every initiator may.
         `replace` permits to replace an account. Raises `chap-account-exists`.
         """
-        body = {"user": user, "secret": secret, "mutual": mutual, "replace": replace}
+        body = {
+            "user": user, "secret": secret, "mutual": mutual, "initiators": initiators,
+            "replace": replace,
+        }  # fmt: skip
         request = change("POST", "chap-accounts", body=body, generation=generation)
         return self._answer(OneAccount, None, request)
 
@@ -173,10 +178,14 @@ class RightsCalls(Calls):
         request = change("POST", "hosts", body=body, generation=generation)
         return self._answer(OneKeyedHost, None, request)
 
-    def host_remove(self, nqn: str, *, generation: int | None = None) -> OneKeyedHost:
+    def host_remove(
+        self, nqn: str, *, forget: bool = False, generation: int | None = None
+    ) -> OneKeyedHost:
         """Removes the keys and the list of the host `nqn`, or the list of an initiator. A host with
-        keys is disconnected."""
-        request = change("DELETE", "hosts", nqn, generation=generation)
+        keys is disconnected, and does not enter without keys from then on, unless the node is told
+        to `forget` them."""
+        query = {"forget": forget}
+        request = change("DELETE", "hosts", nqn, query=query, generation=generation)
         return self._answer(OneKeyedHost, None, request)
 
     def host_allow(

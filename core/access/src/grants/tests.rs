@@ -168,7 +168,8 @@ fn what_was_recorded_is_restored_and_what_does_not_fit_is_refused() {
     let restore = |credentials: &[Credential], grants: &[Grant], last| {
         Grants::restore(credentials.to_vec(), grants.to_vec(), last)
     };
-    assert_eq!(restore(&credentials, &recorded, 1), Ok(grants));
+    let restored = restore(&credentials, &recorded, 1).unwrap();
+    assert_eq!(restored.with_had_credential(true), grants);
     let number = GrantNumber(1);
     let orphan = RestoreGrantsError::NoCredential { number, credential: name("app") };
     assert_eq!(restore(&[], &recorded, 1), Err(orphan));

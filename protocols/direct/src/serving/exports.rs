@@ -60,6 +60,8 @@ pub struct Exports {
     /// The keys of seals that operators have minted, by the name of the minter in the seal.
     operators: BTreeMap<Box<str>, Arc<CredentialExport>>,
     owner: Option<FilesOwner>,
+    /// Anonymous clients are kept out, although no credential exists.
+    is_closed: bool,
 }
 
 /// The other nodes of a cluster.
@@ -90,7 +92,15 @@ impl Exports {
         let of_clients = volumes.values().filter(|export| export.face.is_none());
         let by_uuid = of_clients.map(|export| (export.uuid, *export)).collect();
         let (credentials, operators) = (credentials.collect(), BTreeMap::new());
-        Self { volumes, by_uuid, credentials, peers: None, operators, owner: None }
+        let (peers, owner, is_closed) = (None, None, false);
+        Self { volumes, by_uuid, credentials, peers, operators, owner, is_closed }
+    }
+
+    /// The same, for holders of credentials alone, even while none exists: the last one was removed, and the
+    /// operator has not said that everybody may enter.
+    #[must_use]
+    pub fn closed(self) -> Self {
+        Self { is_closed: true, ..self }
     }
 
     /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
@@ -146,9 +156,9 @@ impl Exports {
         self.peers.as_ref().is_some_and(|peers| *peers.key == *key)
     }
 
-    /// Whether no credential exists. Then listeners that are configured so serve anonymous clients.
+    /// Whether no credential keeps anonymous clients out. Then listeners that are configured so serve them.
     pub fn is_open(&self) -> bool {
-        self.credentials.is_empty()
+        self.credentials.is_empty() && !self.is_closed
     }
 
     /// The volumes whose layout, or a client's rights on them, differ from `older`.

@@ -124,16 +124,25 @@ impl Who {
         }
     }
 
+    /// The answer for a volume that is not there, and for one of which the client must not learn that it is.
+    fn knows_none(&self, exports: &Exports) -> Status {
+        match self.key() {
+            Some(key) if !exports.is_of_peers(key) => Status::NOT_GRANTED,
+            _ => Status::NO_SUCH_VOLUME,
+        }
+    }
+
     /// The rights of this client on a volume, according to `exports`.
     fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
         if export.face.is_some() && !self.key().is_some_and(|key| exports.is_of_peers(key)) {
-            return Err(Status::NO_SUCH_VOLUME);
+            return Err(self.knows_none(exports));
         }
         let is_read_only = exports.is_written_by_owner(export.volume, self.key());
         let (key, secret) = match self {
             Self::Anonymous if exports.is_open() && export.is_public => {
                 return Ok(if is_read_only { Reach::Reading(None) } else { Reach::Full });
             }
+            Self::Anonymous if exports.is_open() => return Err(self.knows_none(exports)),
             Self::Anonymous => return Err(Status::NOT_GRANTED),
             Self::Key(key, secret) => (key, secret),
             Self::Bearer(opener) => return opener.minter.reach(exports, export),
@@ -193,7 +202,7 @@ pub(super) struct Wanted {
 
 impl Handle {
     pub(super) fn open(name: &str, who: &Who, exports: &Exports) -> Result<Self, Status> {
-        let export = *exports.volume(name).ok_or(Status::NO_SUCH_VOLUME)?;
+        let export = *exports.volume(name).ok_or_else(|| who.knows_none(exports))?;
         let reach = who.reach(exports, &export)?;
         Ok(Self {
             opened: Opened::Name(name.into()),

@@ -24,6 +24,8 @@ pub enum AccountError {
 pub struct Account {
     initiator: Credential,
     target: Option<Credential>,
+    /// In lower case. None stands for every name.
+    names: Box<[Box<str>]>,
 }
 
 impl Account {
@@ -34,8 +36,20 @@ impl Account {
     pub fn new(initiator: Credential, target: Option<Credential>) -> Result<Self, AccountError> {
         match &target {
             Some(target) if target.secret == initiator.secret => Err(AccountError::SameSecret),
-            _ => Ok(Self { initiator, target }),
+            _ => Ok(Self { initiator, target, names: Box::default() }),
         }
+    }
+
+    /// The same, for initiators with these names alone, or with every name if there is none.
+    #[must_use]
+    pub fn for_initiators(self, names: impl IntoIterator<Item = Box<str>>) -> Self {
+        let names = names.into_iter().map(|name| name.to_lowercase().into());
+        Self { names: names.collect(), ..self }
+    }
+
+    /// Whether an initiator with this name, in lower case, may log in with it.
+    pub fn is_for(&self, initiator: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| **name == *initiator)
     }
 
     /// The initiator's credential.

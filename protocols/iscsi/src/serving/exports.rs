@@ -36,6 +36,8 @@ pub struct Exports {
     portal_group: u16,
     elsewhere: Arc<[RemotePortal]>,
     accounts: Vec<Arc<Account>>,
+    /// Initiators must authenticate, although there is no account.
+    is_closed: bool,
     initiators: Option<BTreeSet<Box<str>>>,
     rights: Arc<HostRights>,
 }
@@ -61,6 +63,7 @@ impl Exports {
             portal_group: PORTAL_GROUP,
             elsewhere: Arc::default(),
             accounts: Vec::new(),
+            is_closed: false,
             initiators: None,
             rights: Arc::default(),
         }
@@ -84,6 +87,13 @@ impl Exports {
     pub fn with_accounts(mut self, accounts: impl IntoIterator<Item = Account>) -> Self {
         self.accounts = accounts.into_iter().map(Arc::new).collect();
         self
+    }
+
+    /// Requires initiators to authenticate even while there is no account: the last one was removed, and the
+    /// operator has not said that every initiator may log in.
+    #[must_use]
+    pub fn closed(self) -> Self {
+        Self { is_closed: true, ..self }
     }
 
     /// Admits only initiators with these names.
@@ -125,17 +135,25 @@ impl Exports {
 
     /// Whether initiators must authenticate by CHAP.
     pub fn wants_chap(&self) -> bool {
-        !self.accounts.is_empty()
+        self.is_closed || !self.accounts.is_empty()
     }
 
     /// Whether there is an account of that user.
     pub fn has_account(&self, user: &str) -> bool {
-        self.accounts.iter().any(|account| account.initiator().user == user)
+        self.account(user).is_some()
     }
 
-    /// Whether a session that logged in by this account, or without one, is still allowed.
-    pub fn trusts(&self, account: Option<&str>) -> bool {
-        account.map_or(!self.wants_chap(), |user| self.has_account(user))
+    fn account(&self, user: &str) -> Option<&Arc<Account>> {
+        self.accounts.iter().find(|account| account.initiator().user == user)
+    }
+
+    /// Whether a session of an initiator, whose name is in lower case, that logged in by this account, or
+    /// without one, is still allowed.
+    pub fn trusts(&self, account: Option<&str>, initiator: &str) -> bool {
+        match account {
+            None => !self.wants_chap(),
+            Some(user) => self.account(user).is_some_and(|account| account.is_for(initiator)),
+        }
     }
 
     /// Whether the initiator with this name, in lower case, is admitted.
@@ -145,7 +163,7 @@ impl Exports {
 
     /// The initiators that may log in on a portal; `anonymous` is the portal's setting.
     pub(super) fn access(&self, anonymous: bool) -> Access {
-        let is_open = anonymous && self.accounts.is_empty();
+        let is_open = anonymous && !self.wants_chap();
         Access { is_open, accounts: self.accounts.clone() }
     }
 

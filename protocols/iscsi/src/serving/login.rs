@@ -62,15 +62,18 @@ impl TargetSession {
     }
 
     fn check_login(&self, demand: &LoginDemand) -> Result<(), LoginStatus> {
-        if !self.exports.admits(&demand.initiator) {
+        let is_trusted = self.exports.trusts(demand.account.as_deref(), &demand.initiator);
+        if !is_trusted || !self.exports.admits(&demand.initiator) {
             return Err(LoginStatus::AUTHORIZATION_FAILURE);
         }
         match &demand.kind {
-            SessionKind::Normal { target } if self.exports.target(target).is_none() => {
+            // The same for a target that does not exist and one that the initiator does not see: it learns no
+            // names that are not in its list.
+            SessionKind::Normal { target }
+                if self.exports.target(target).is_none()
+                    || !self.exports.shows(target, &demand.initiator) =>
+            {
                 Err(LoginStatus::NOT_FOUND)
-            }
-            SessionKind::Normal { target } if !self.exports.shows(target, &demand.initiator) => {
-                Err(LoginStatus::AUTHORIZATION_FAILURE)
             }
             SessionKind::Normal { .. } | SessionKind::Discovery => Ok(()),
         }

@@ -67,7 +67,7 @@ impl Admin<'_> {
     pub(super) fn is_admitted(&self) -> bool {
         let host = &self.controller.host;
         let is_keyed = self.keyed_hosts.authenticates(host) || self.keyed_hosts.tls(host).is_some();
-        is_keyed || self.config.hosts.admits(host)
+        is_keyed || self.config.hosts.admits(host) && !self.keyed_hosts.is_removed(host)
     }
 
     /// The namespaces that the host can access; empty on a discovery controller.

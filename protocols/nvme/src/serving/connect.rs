@@ -212,9 +212,7 @@ impl Target {
             return Err(Refusal::command(Connect::QUEUE_ENTRIES_OFFSET));
         }
         let subsystem = data.subsystem.get();
-        let known = |nqn: &Nqn| nqn.is_discovery() || self.subsystems.contains_key(nqn);
-        let subsystem = subsystem.ok().filter(known);
-        let subsystem = subsystem.ok_or(Refusal::data(ConnectData::SUBSYSTEM_OFFSET))?;
+        let subsystem = subsystem.map_err(|_| Refusal::data(ConnectData::SUBSYSTEM_OFFSET))?;
         let host = data.host.host().map_err(|_| Refusal::data(ConnectData::HOST_OFFSET))?;
         if host == HostName::Unnamed && self.config.hosts != HostAccess::Any {
             return Err(Refusal::data(ConnectData::HOST_OFFSET));
@@ -230,13 +228,19 @@ impl Target {
         // Any host may connect for discovery. The log lists subsystems only for hosts that may
         // connect.
         let discovers = subsystem.is_discovery();
-        let needs_no_key = arrival.anonymous && (discovers || self.config.hosts.admits(&host));
+        let is_admitted = self.config.hosts.admits(&host) && !self.keyed_hosts.is_removed(&host);
+        let needs_no_key = arrival.anonymous && (discovers || is_admitted);
         let must_use_tls = tls == Some(Demand::Required);
         let lacks_tls = must_use_tls && arrival.tls.is_none() && !(discovers && arrival.anonymous);
-        // A controller remains while its host loses volumes, and may have none for a while.
-        let sees_it = discovers || !connect.queue.is_admin() || self.sees(&host, &subsystem);
-        if lacks_tls || !(has_proof || needs_no_key) || !sees_it {
+        if lacks_tls || !(has_proof || needs_no_key) {
             return Err(Refusal::host());
+        }
+        // A controller remains while its host loses volumes, and may have none for a while.
+        let is_there = self.subsystems.contains_key(&subsystem);
+        let sees_it = is_there && (!connect.queue.is_admin() || self.sees(&host, &subsystem));
+        if !(discovers || sees_it) {
+            // The same for a subsystem that does not exist: a host learns no names that are not in its list.
+            return Err(Refusal::data(ConnectData::SUBSYSTEM_OFFSET));
         }
         let authenticates = is_keyed && !(discovers && arrival.anonymous);
         Ok(Wanted { now, connect, data, subsystem, host, arrival, authenticates })

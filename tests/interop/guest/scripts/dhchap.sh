@@ -93,8 +93,7 @@ removed() {
     expect_connect --dhchap-secret "$WRONG_KEY"
     mark removed
     nvme disconnect-all
-    expect_connect
-    disconnect data
+    expect_no_connect "without a key, after its key was removed"
 }
 
 one_way

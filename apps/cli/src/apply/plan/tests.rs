@@ -165,6 +165,7 @@ fn any_running() -> impl Strategy<Value = Running> {
     let user = |(user, mutual): (&'static str, bool)| ChapInfo {
         user: user.to_owned(),
         mutual_user: mutual.then(|| "node".to_owned()),
+        initiators: if mutual { vec!["iqn.a:b".to_owned()] } else { vec![] },
     };
     let credential =
         |(id, expires): (&'static str, bool)| Credential { id: id.to_owned(), expires };
@@ -228,6 +229,7 @@ fn any_declared() -> impl Strategy<Value = Declared> {
         user: user.parse().unwrap(),
         secret_file: "s".into(),
         mutual: mutual.then(|| ("node".parse().unwrap(), "m".into())),
+        initiators: std::collections::BTreeSet::new(),
     };
     let credential =
         |id: &'static str| CredentialSpec { id: id.parse().unwrap(), secret_file: "s".into() };
@@ -449,14 +451,16 @@ fn devices_and_addresses_need_a_restart_and_so_does_a_volume_on_a_new_device() {
 
 #[test]
 fn the_removal_of_the_last_account_is_warned_about_and_its_replacement_is_not() {
-    let account = |user: &str| ChapInfo { user: user.to_owned(), mutual_user: None };
+    let account =
+        |user: &str| ChapInfo { user: user.to_owned(), mutual_user: None, initiators: vec![] };
     let running = Running { chap: vec![account("old")], ..node(Vec::new()) };
     let warnings = |declared: &Declared| Plan::of(declared, &running, ALL).warnings;
     let found = warnings(&Declared::default());
-    assert!(found.len() == 1 && found[0].starts_with("no CHAP account is left"), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with("no CHAP user is left"), "{found:?}");
     let mut wanted = Declared::default();
     let (user, secret_file) = ("new".parse().unwrap(), "s".into());
-    wanted.access.chap.push(ChapSpec { user, secret_file, mutual: None });
+    let initiators = std::collections::BTreeSet::new();
+    wanted.access.chap.push(ChapSpec { user, secret_file, mutual: None, initiators });
     let plan = Plan::of(&wanted, &running, ALL);
     assert!(plan.warnings.is_empty());
     // There is an account at every moment.
@@ -525,7 +529,7 @@ fn a_list_that_the_file_does_not_have_is_taken_away_only_with_prune_and_a_warnin
     let plan = Plan::of(&wanted, &running, ALL);
     let [unlisted, removed] = ["x", "y"].map(|name| format!("nqn.2026-11.x:{name}"));
     assert_eq!(plan.steps, [Step::HostUnlist { nqn: unlisted }, Step::HostRemove { nqn: removed }]);
-    assert!(plan.warnings[0].starts_with("a host without a list sees every volume"), "{plan:?}");
+    assert!(plan.warnings[0].starts_with("a host without a list sees no volume"), "{plan:?}");
 }
 
 #[test]

@@ -33,6 +33,22 @@ fn an_anonymous_client_is_refused_at_a_door_for_credentials_alone() {
 }
 
 #[test]
+fn a_node_that_is_closed_admits_no_anonymous_client_although_it_has_no_credential() {
+    let without_credential = || Exports::new([(NAME.into(), export())], []);
+    let mut open = Bench::with(config(OUTSIDE), Arc::new(without_credential()));
+    open.ask(&hello(OUTSIDE));
+    assert!(open.target.is_ready());
+    // A client that is in loses its rights.
+    open.target.set_exports(Arc::new(without_credential().closed()));
+    let header = RequestHeader { volume: NEW_HANDLE.into(), ..RequestHeader::default() };
+    let open_volume = message(Opcode::OPEN, header, NAME.as_bytes(), Digests::NONE);
+    assert_eq!(open.status_of(&open_volume), Status::NOT_GRANTED);
+    let mut closed = Bench::with(config(OUTSIDE), Arc::new(without_credential().closed()));
+    closed.feed(&hello(OUTSIDE));
+    assert_eq!(closed.error, Some(PeerError::Unauthenticated));
+}
+
+#[test]
 fn a_client_that_proves_itself_gets_the_nodes_proof_too() {
     let mut bench = Bench::new(Stand { is_in: false, ..KEYED });
     let transcript = prove(&mut bench, KEYED, &secret());

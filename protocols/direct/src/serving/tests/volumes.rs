@@ -31,6 +31,8 @@ fn a_volume_without_a_grant_is_not_opened() {
     prove(&mut bench, KEYED, &secret());
     bench.answer();
     assert_eq!(bench.status_of(&open(NEW_HANDLE, NAME)), Status::NOT_GRANTED);
+    let unknown = bench.status_of(&open(NEW_HANDLE, "unknown"));
+    assert_eq!(unknown, Status::NOT_GRANTED, "the client does not learn which names exist");
 }
 
 #[test]

@@ -69,6 +69,8 @@ fn who_may_not_come_in_is_told_why() {
         (exports(1).with_initiators(["iqn.other".into()]), config(), (2, 2)),
         (crate::serving::Exports::default(), config(), (2, 3)),
         (exports(1).with_accounts([account()]), config(), (2, 1)),
+        // The last account was removed.
+        (exports(1).closed(), config(), (2, 1)),
         (exports(1), closed, (2, 1)),
     ] {
         let mut bench = Bench::of(Stage::Login, PLAIN, exports, config);
@@ -86,6 +88,26 @@ fn who_may_not_come_in_is_told_why() {
         assert!(bench.target.is_closing());
         bench.end();
     }
+}
+
+#[test]
+fn an_account_is_for_the_initiators_that_it_names_or_for_all() {
+    let account = |names: &[&str]| {
+        let secret = Secret::new(vec![7; 16]).unwrap();
+        let account = Account::new(Credential { user: "us".to_owned(), secret }, None).unwrap();
+        exports(1).with_accounts([account.for_initiators(names.iter().map(|name| (*name).into()))])
+    };
+    for (names, initiator, is_trusted) in [
+        (&[][..], "iqn.a", true),
+        (&["iqn.b", "IQN.A"], "iqn.a", true),
+        (&["iqn.b"], "iqn.a", false),
+    ] {
+        assert_eq!(account(names).trusts(Some("us"), initiator), is_trusted, "{names:?}");
+        assert!(!account(names).trusts(Some("other"), initiator));
+        assert!(!account(names).trusts(None, initiator));
+    }
+    assert!(exports(1).trusts(None, "iqn.a"));
+    assert!(!exports(1).closed().trusts(None, "iqn.a"));
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn answer_data(bench: &mut Bench, command: &ScsiCommand) -> Vec<u8> {
 fn an_initiator_that_sees_no_unit_of_a_target_neither_finds_it_nor_logs_in() {
     let mut bench = Bench::of(Stage::Login, PLAIN, exports_with([None, None]), config());
     bench.feed(&crate::check::target::login_of(PLAIN, 0, 1));
-    let refused = LoginStatus::AUTHORIZATION_FAILURE;
+    // As for a target that does not exist.
+    let refused = LoginStatus::NOT_FOUND;
     assert_eq!(bench.error, Some(crate::PeerError::Login(refused)));
     for (rights, is_told) in [([None, None], false), ([None, READ], true)] {
         for asked in ["SendTargets=All\0".to_owned(), format!("SendTargets={TARGET}\0")] {

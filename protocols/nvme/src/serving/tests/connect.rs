@@ -139,6 +139,8 @@ fn a_host_that_is_not_listed_is_an_invalid_host() {
     assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
     let which = InvalidParameter::from_result(refusal.result);
     assert_eq!(which, InvalidParameter::Data(ConnectData::HOST_OFFSET));
+    let unknown = Host::of(&nqn("unknown")).connect(&mut target).unwrap_err();
+    assert_eq!(unknown, refusal, "it learns no names of subsystems");
 
     let mut friend = Host::of(&nqn("data"));
     friend.data.host = (&nqn("friend")).into();
@@ -268,6 +270,30 @@ fn a_host_with_keys_must_authenticate_on_every_queue_and_a_host_without_them_nee
     let other = other.connect(&mut target).unwrap();
     assert_eq!(other.authentication, None);
     assert_eq!(other.completion(CommandId(1)).dw0.get(), u32::from(other.controller.0));
+}
+
+#[test]
+fn a_host_whose_keys_were_removed_enters_with_new_ones_alone() {
+    let removed = |target: &mut Target, keyed: bool| {
+        let mut hosts = HostTable::restore([], [nqn("host")]);
+        if keyed {
+            let key = Key::new(None, &[7; 32]).unwrap();
+            let keys = HostKeys::new(key, None, Policy::default()).unwrap();
+            hosts.add(&nqn("host"), keys.into()).unwrap();
+        }
+        target.set_keyed_hosts(Arc::new(hosts.keyed()));
+    };
+    let hosts = HostAccess::Listed([nqn("host")].into());
+    let mut target = Target::new(TargetConfig { hosts, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    let host = Host::of(&nqn("data"));
+    removed(&mut target, false);
+    let refusal = host.connect(&mut target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr(), "although it is listed");
+    removed(&mut target, true);
+    assert!(host.connect(&mut target).unwrap().authentication.is_some());
+    target.set_keyed_hosts(Arc::default());
+    assert!(host.connect(&mut target).is_ok(), "it is forgotten");
 }
 
 #[test]

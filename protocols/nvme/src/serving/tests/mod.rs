@@ -20,8 +20,9 @@ use nearflash_units::{BlockSize, Blocks, Nanos};
 use uuid::Uuid;
 
 use super::*;
+use crate::auth::{HostKeys, Key, Policy};
 use crate::fabrics::{Connect, ConnectData};
-use crate::hosts::KeyedHosts;
+use crate::hosts::{HostTable, KeyedHosts};
 use crate::property::{Configuration, offset};
 use crate::tls::{Demand, DoorTls, PskIdentity};
 use crate::{CommandId, NamespaceId, TransportAddress};

@@ -66,14 +66,16 @@ fn a_host_may_not_connect_to_a_subsystem_of_which_it_sees_nothing() {
     let mut target = target();
     target.set_rights(rights(&[(4, HostRight::Read)]));
     let refused = Host::of(&nqn("data")).connect(&mut target).unwrap_err();
-    assert_eq!(refused.status, Status::CONNECT_INVALID_HOST.dnr());
+    let unknown = Host::of(&nqn("unknown")).connect(&mut target).unwrap_err();
+    assert_eq!(refused, unknown, "it does not learn that the subsystem exists");
+    assert_eq!(refused.status, Status::CONNECT_INVALID_PARAMETERS.dnr());
     assert!(Host::of(&nqn("more")).connect(&mut target).is_ok());
     let mut other = Host::of(&nqn("data"));
     other.data.host = (&nqn("other")).into();
     assert!(other.connect(&mut target).is_ok(), "a host without a list sees all");
     let none = HostRights::new([], UnlistedHosts::None);
     target.set_rights(Arc::new(none));
-    assert_eq!(other.connect(&mut target).unwrap_err().status, Status::CONNECT_INVALID_HOST.dnr());
+    assert_eq!(other.connect(&mut target).unwrap_err(), unknown);
 }
 
 #[test]
