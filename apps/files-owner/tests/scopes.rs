@@ -63,6 +63,7 @@ impl Drop for Connection {
 
 /// The files of a node: `/in/f` and `/in/d/g`, `/out/s` and `/out/d`, with the name of each as its bytes.
 struct Bench {
+    device: Device,
     server: Arc<FilesServer>,
     connections: Arc<AtomicU64>,
     /// A client with all rights.
@@ -89,7 +90,7 @@ impl Bench {
             let options = Upload { size: None, replace: Replace::Never };
             all.put(&path(file), &mut file.as_bytes(), options, &mut |_| {}).unwrap();
         }
-        Self { server, connections, all }
+        Self { device, server, connections, all }
     }
 
     fn client(&self, allowed: Allowed) -> Client {
@@ -223,6 +224,19 @@ fn the_directories_above_a_granted_one_show_only_the_way_to_it() {
         let errno = errno_of(&Request::new(operation, 1));
         assert!(errno == number(Errno::ACCESS) || errno == number(Errno::NOSYS), "{operation:?}");
     }
+}
+
+#[test]
+fn a_client_that_may_change_nothing_makes_no_commits_for_others() {
+    let bench = Bench::new();
+    let reader = bench.client(below(&["/in"])).files;
+    let writer = bench.client(below(&["/in", "/out/d!"])).files;
+    bench.all.mkdir(&path("/in/new")).unwrap();
+    let before = bench.device.operation_count();
+    reader.sync_all().unwrap();
+    assert_eq!(bench.device.operation_count(), before);
+    writer.sync_all().unwrap();
+    assert!(bench.device.operation_count() > before);
 }
 
 #[test]

@@ -10,9 +10,9 @@
 
 mod volume;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -44,6 +44,9 @@ const WORKERS: usize = 8;
 /// The most messages that wait, which bounds the memory that they take. Further ones are refused as busy.
 const WAITING_MAX: usize = 1024;
 
+/// The most messages of the clients with one key that wait, so that others find a place.
+const WAITING_OF_KEY_MAX: usize = WAITING_MAX / 4;
+
 /// The path of the owner's socket.
 pub(crate) fn socket_path(data_dir: &Path) -> PathBuf {
     data_dir.join(SOCKET)
@@ -68,16 +71,53 @@ enum Job {
 
 type Senders = Arc<Mutex<Vec<Sender<Job>>>>;
 
+/// The messages that wait, or are being carried out.
+#[derive(Debug, Default)]
+struct Waiting {
+    all: usize,
+    /// By the name of the key. Anonymous clients are not told apart.
+    by_key: HashMap<Box<str>, usize>,
+}
+
+impl Waiting {
+    /// Takes a place for a message. Returns `false` if there is none.
+    fn enter(&mut self, demand: &FilesDemand) -> bool {
+        if self.all >= WAITING_MAX {
+            return false;
+        }
+        if let Some(key) = &demand.key {
+            let of_key = self.by_key.entry(key.clone()).or_default();
+            if *of_key >= WAITING_OF_KEY_MAX {
+                return false;
+            }
+            *of_key += 1;
+        }
+        self.all += 1;
+        true
+    }
+
+    /// Gives the place of a message back.
+    fn leave(&mut self, demand: &FilesDemand) {
+        self.all -= 1;
+        let Some(key) = &demand.key else { return };
+        let of_key = self.by_key.get_mut(key).expect("the message has a place");
+        *of_key -= 1;
+        if *of_key == 0 {
+            self.by_key.remove(key);
+        }
+    }
+}
+
 /// The ends of the queues to the threads.
 pub(crate) struct Queues {
     senders: Senders,
     receivers: Vec<Receiver<Job>>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Mutex<Waiting>>,
 }
 
 /// The queues from the cores to the threads.
 pub(crate) fn queues() -> (OnFiles, Queues) {
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let waiting = Arc::<Mutex<Waiting>>::default();
     let (senders, receivers): (Vec<Sender<Job>>, Vec<Receiver<Job>>) =
         (0..WORKERS).map(|_| channel()).unzip();
     let counted = Arc::clone(&waiting);
@@ -87,12 +127,10 @@ pub(crate) fn queues() -> (OnFiles, Queues) {
         let (place, job) = match news {
             FilesNews::Gone(place) => (place, Job::Gone(place)),
             FilesNews::Asked { place, demand } => {
-                let is_full = counted.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX;
-                if is_full {
-                    counted.fetch_sub(1, Ordering::Relaxed);
-                    (place, Job::Refuse { place, number: demand.number })
-                } else {
-                    (place, Job::Asked { place, demand })
+                let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                match counted.enter(&demand) {
+                    true => (place, Job::Asked { place, demand }),
+                    false => (place, Job::Refuse { place, number: demand.number }),
                 }
             }
         };
@@ -214,7 +252,7 @@ fn connect(socket: &Path, secret: &str) -> Result<Client, nearflash::Error> {
 struct Worker {
     volumes: Vec<(VolumeId, Arc<Volume>)>,
     runtime: Arc<dyn Runtime>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Mutex<Waiting>>,
 }
 
 impl Worker {
@@ -223,7 +261,7 @@ impl Worker {
             match job {
                 Job::Asked { place, demand } => {
                     let answer = self.answer(place, &demand);
-                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    self.waiting.lock().unwrap_or_else(PoisonError::into_inner).leave(&demand);
                     self.runtime.answer_files(place, demand.number, answer);
                 }
                 Job::Refuse { place, number } => {
@@ -276,9 +314,13 @@ mod tests {
     }
 
     fn asked(number: u64) -> FilesNews {
+        asked_by(None, number)
+    }
+
+    fn asked_by(key: Option<&str>, number: u64) -> FilesNews {
         let (volume, rights, payload) = (VolumeId(0), Rights::READ, Box::default());
-        let files = Arc::default();
-        let demand = Box::new(FilesDemand { number: 5, volume, rights, files, payload });
+        let (key, files) = (key.map(Box::from), Arc::default());
+        let demand = Box::new(FilesDemand { number: 5, volume, key, rights, files, payload });
         FilesNews::Asked { place: place(number), demand }
     }
 
@@ -309,5 +351,25 @@ mod tests {
         let jobs = queues.receivers.iter().flat_map(|receiver| receiver.try_iter());
         let refused = jobs.filter(|job| matches!(job, Job::Refuse { number: 5, .. })).count();
         assert_eq!(refused, 3);
+    }
+
+    #[test]
+    fn the_clients_of_one_key_leave_places_to_others() {
+        let (on_files, queues) = queues();
+        let max = u64::try_from(WAITING_OF_KEY_MAX).unwrap();
+        (0..max + 3).for_each(|number| on_files.tell(asked_by(Some("a"), number)));
+        for key in [Some("b"), None] {
+            on_files.tell(asked_by(key, 0));
+        }
+        let jobs = queues.receivers.iter().flat_map(|receiver| receiver.try_iter());
+        let (refused, taken): (Vec<Job>, Vec<Job>) =
+            jobs.partition(|job| matches!(job, Job::Refuse { .. }));
+        assert_eq!((refused.len(), taken.len()), (3, WAITING_OF_KEY_MAX + 2));
+        let mut waiting = queues.waiting.lock().unwrap();
+        for job in taken {
+            let Job::Asked { demand, .. } = job else { panic!("{job:?}") };
+            waiting.leave(&demand);
+        }
+        assert!(waiting.all == 0 && waiting.by_key.is_empty());
     }
 }

@@ -181,8 +181,11 @@ fn sync(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
     Ok(Done::nothing())
 }
 
-fn sync_all(server: &FilesServer, _: &Asked<'_>) -> Result<Done, Failed> {
-    server.files.sync_all()?;
+/// A client that may change nothing has nothing to make durable, and makes no commits for others.
+fn sync_all(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
+    if asked.allowed.may_write_some() {
+        server.files.sync_all()?;
+    }
     Ok(Done::nothing())
 }
 

@@ -23,6 +23,8 @@ pub struct FilesDemand {
     pub number: u32,
     /// The volume.
     pub volume: VolumeId,
+    /// The name of the key by which the client has its rights; `None` for an anonymous client.
+    pub key: Option<Box<str>>,
     /// The client's rights on the whole volume.
     pub rights: Rights,
     /// Its rights on some of the files. Without the right to read the whole volume, there are some.
@@ -68,7 +70,8 @@ impl TargetSession {
             return Err(Status::BUSY);
         }
         let (number, volume) = (header.tag.get(), handle.export.volume);
-        Ok(FilesDemand { number, volume, rights, files, payload: payload.into() })
+        let (key, payload) = (self.key().map(Box::from), payload.into());
+        Ok(FilesDemand { number, volume, key, rights, files, payload })
     }
 
     /// Keeps the memory of small payload, unless it is that of a message on files.

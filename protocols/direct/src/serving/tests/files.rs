@@ -57,7 +57,8 @@ fn a_message_reaches_the_owner_with_the_rights_on_the_whole_volume() {
             Ok(rights) => {
                 let payload = b"request"[..].into();
                 let files = Arc::default();
-                let demand = FilesDemand { number: 7, volume: VOLUME, rights, files, payload };
+                let key = grants.is_some().then(|| KEY.into());
+                let demand = FilesDemand { number: 7, volume: VOLUME, key, rights, files, payload };
                 assert_eq!((demands, status), (vec![demand], None), "{grants:?}");
                 bench.target.handle_files(7, Ok(b"answer"));
                 let (answer, payload) = bench.answer();
