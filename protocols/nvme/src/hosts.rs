@@ -68,6 +68,11 @@ impl KeyedHosts {
         matches!(host, HostName::Named(host) if self.authenticating.contains(host))
     }
 
+    /// Whether this host has keys.
+    pub fn has(&self, host: &Nqn) -> bool {
+        self.authenticating.contains(host) || self.tls.contains_key(host)
+    }
+
     /// Whether this host had keys, and enters only with new ones.
     pub fn is_removed(&self, host: &HostName) -> bool {
         matches!(host, HostName::Named(host) if self.removed.contains(host))

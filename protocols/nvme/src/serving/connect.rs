@@ -242,6 +242,9 @@ impl Target {
             // The same for a subsystem that does not exist: a host learns no names that are not in its list.
             return Err(Refusal::data(ConnectData::SUBSYSTEM_OFFSET));
         }
+        if !discovers && self.host_ids.is_of_another(&data.host_id, &host) {
+            return Err(Refusal::data(ConnectData::HOST_ID_OFFSET));
+        }
         let authenticates = is_keyed && !(discovers && arrival.anonymous);
         Ok(Wanted { now, connect, data, subsystem, host, arrival, authenticates })
     }
@@ -251,6 +254,9 @@ impl Target {
             return Err(Refusal::data(ConnectData::CONTROLLER_ID_OFFSET));
         }
         let discovery = wanted.subsystem.is_discovery();
+        if !discovery && !wanted.authenticates && wanted.arrival.tls.is_some() {
+            self.host_ids.take(&wanted.data.host_id, &wanted.host);
+        }
         let kind = if discovery { ControllerKind::Discovery } else { ControllerKind::Io };
         self.find_place(&wanted.newcomer(kind))?;
         let id = self.free_controller_id();

@@ -19,6 +19,7 @@ mod discovery;
 mod errors;
 mod events;
 mod features;
+mod host_ids;
 mod identify;
 mod logs;
 mod places;
@@ -52,6 +53,7 @@ use crate::{
 };
 use admin::{Admin, Answer, Reply};
 use controller::Controller;
+use host_ids::HostIds;
 use subsystem::{Namespaces, Subsystem, View, by_subsystem};
 
 /// An action that the caller executes for the target.
@@ -126,6 +128,11 @@ pub enum DisconnectReason {
     /// The host authenticated more controllers than its share.
     #[error("the host has its share of the controllers already")]
     ShareTaken,
+    /// Another host has proved its name and uses the host identifier.
+    #[error(
+        "another host with keys has this host identifier: give each host its own (/etc/nvme/hostid)"
+    )]
+    HostIdTaken,
 }
 
 /// All subsystems and all controllers of a node.
@@ -134,6 +141,7 @@ pub struct Target {
     config: TargetConfig,
     subsystems: BTreeMap<Nqn, Subsystem>,
     keyed_hosts: Arc<KeyedHosts>,
+    host_ids: HostIds,
     /// The namespaces that each host sees.
     rights: Arc<HostRights>,
     controllers: BTreeMap<ControllerId, Controller>,
@@ -164,6 +172,7 @@ impl Target {
             config,
             subsystems: BTreeMap::new(),
             keyed_hosts: Arc::default(),
+            host_ids: HostIds::default(),
             rights: Arc::default(),
             controllers: BTreeMap::new(),
             controller_next,
@@ -233,6 +242,7 @@ impl Target {
     /// or the other way round.
     pub fn set_keyed_hosts(&mut self, hosts: Arc<KeyedHosts>) {
         self.keyed_hosts = hosts;
+        self.host_ids.keep_those_of(|host| self.keyed_hosts.has(host));
         let is_wrong = |it: &&Controller| {
             let authenticates = self.keyed_hosts.authenticates(&it.host);
             let tls = self.keyed_hosts.tls(&it.host);
@@ -340,8 +350,15 @@ impl Target {
         }
         let Some(controller) = self.controllers.get_mut(&controller) else { return };
         controller.heard_at = controller.heard_at.max(now);
-        controller.awaits_authentication = false;
         let id = controller.id;
+        // It has authenticated: only then do its commands arrive.
+        if std::mem::take(&mut controller.awaits_authentication)
+            && controller.kind == ControllerKind::Io
+            && !self.host_ids.take(&controller.host_id, &controller.host)
+        {
+            self.end(id, DisconnectReason::HostIdTaken);
+            return;
+        }
         let mut admin = Admin {
             now,
             config: &self.config,

@@ -267,6 +267,7 @@ fn a_host_with_keys_must_authenticate_on_every_queue_and_a_host_without_them_nee
     assert!(io.authentication.is_some());
     let mut other = Host::of(&nqn("data"));
     other.data.host = (&nqn("other")).into();
+    other.data.host_id = [2; 16];
     let other = other.connect(&mut target).unwrap();
     assert_eq!(other.authentication, None);
     assert_eq!(other.completion(CommandId(1)).dw0.get(), u32::from(other.controller.0));
@@ -294,6 +295,42 @@ fn a_host_whose_keys_were_removed_enters_with_new_ones_alone() {
     assert!(host.connect(&mut target).unwrap().authentication.is_some());
     target.set_keyed_hosts(Arc::default());
     assert!(host.connect(&mut target).is_ok(), "it is forgotten");
+}
+
+/// With the identifier of another host, a host would act as the holder of its reservations.
+#[test]
+fn the_identifier_of_a_host_that_has_proved_its_name_is_for_no_other_host() {
+    let mut target = target();
+    keyed(&mut target, &["host", "second"]);
+    let of = |name: &str| {
+        let mut host = Host::of(&nqn("data"));
+        host.data.host = (&nqn(name)).into();
+        host
+    };
+    // Nobody has proved a name yet.
+    let first = of("host").connect(&mut target).unwrap().controller;
+    let second = of("second").connect(&mut target).unwrap().controller;
+    of("other").connect(&mut target).unwrap();
+    ask(&mut target, first, enable());
+    let refused = ["second", "other"].map(|name| of(name).connect(&mut target).unwrap_err());
+    for refusal in refused {
+        assert_eq!(refusal.status, Status::CONNECT_INVALID_PARAMETERS.dnr());
+        let which = InvalidParameter::from_result(refusal.result);
+        assert_eq!(which, InvalidParameter::Data(ConnectData::HOST_ID_OFFSET));
+    }
+    assert!(of("host").connect(&mut target).is_ok());
+    // The other one was faster with its Connect, and slower with its proof.
+    target.admin(NOW, second, &enable(), &[]);
+    let reason = DisconnectReason::HostIdTaken;
+    let ended = Action::Disconnect { controller: second, queue: None, reason };
+    assert_eq!(actions(&mut target), [ended]);
+    let mut own = of("second");
+    own.data.host_id = [9; 16];
+    assert!(own.connect(&mut target).is_ok());
+    // A host without keys has nothing to prove.
+    keyed(&mut target, &["second"]);
+    actions(&mut target);
+    assert!(of("second").connect(&mut target).is_ok());
 }
 
 #[test]
