@@ -990,14 +990,14 @@ fn the_message_of_an_error_is_one_line_whatever_name_it_quotes() {
 
 #[test]
 fn every_code_and_every_call_is_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
     let operations = std::fs::read_to_string(path).unwrap();
     for (_, code, remedy) in ErrorCode::TABLE {
         let row = format!("| `{code}` | {remedy} |");
-        assert!(operations.contains(&row), "docs/operations.md lacks {row}");
+        assert!(operations.contains(&row), "docs/monitoring.md lacks {row}");
     }
     for call in Request::NAMES {
-        assert!(operations.contains(&format!("`{call}`")), "docs/operations.md lacks {call}");
+        assert!(operations.contains(&format!("`{call}`")), "docs/monitoring.md lacks {call}");
     }
 }
 

@@ -46,7 +46,7 @@ class AdminError(Exception):
     """
 
     code: str
-    """The kind of error, as in the table of docs/operations.md."""
+    """The kind of error, as in the table of docs/monitoring.md."""
 
     message: str
     """The failure and its cause, in one line."""
