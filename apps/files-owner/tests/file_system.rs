@@ -670,9 +670,14 @@ fn seed() -> u64 {
     std::env::var("FILES_SEED").map_or(1, |seed| seed.parse().unwrap())
 }
 
+/// How many histories the test below tries: `FILES_SEEDS`.
+fn histories() -> u64 {
+    std::env::var("FILES_SEEDS").map_or(6, |count| count.parse().unwrap())
+}
+
 #[test]
 fn a_file_system_does_what_a_model_in_memory_does() {
-    for seed in seed()..seed() + 16 {
+    for seed in seed()..seed() + histories() {
         println!("FILES_SEED={seed} begins with this history");
         let device = formatted();
         // Every other history has files of several MiB, whose ends move, and fills the volume.
