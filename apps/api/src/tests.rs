@@ -18,6 +18,25 @@ fn volume() -> VolumeInfo {
     }
 }
 
+fn device() -> DeviceInfo {
+    DeviceInfo {
+        name: "flash".to_owned(),
+        kind: "file".to_owned(),
+        source: None,
+        uuid: Uuid::from_u128(2),
+        bytes: 16 << 30,
+        data_bytes: (16 << 30) - (1 << 20),
+        free_bytes: (8 << 30) - (1 << 20),
+        block_size: 512,
+        volatile_cache: true,
+        suspect: false,
+        truncated: false,
+        backing: None,
+        flash: None,
+        pcm: None,
+    }
+}
+
 fn status() -> Status {
     Status {
         version: "0.1.0".to_owned(),
@@ -39,22 +58,7 @@ fn status() -> Status {
         iscsi_clashes: vec![],
         open_to_everyone: vec![],
         closed: vec![],
-        devices: vec![DeviceInfo {
-            name: "flash".to_owned(),
-            kind: "file".to_owned(),
-            source: None,
-            uuid: Uuid::from_u128(2),
-            bytes: 16 << 30,
-            data_bytes: (16 << 30) - (1 << 20),
-            free_bytes: (8 << 30) - (1 << 20),
-            block_size: 512,
-            volatile_cache: true,
-            suspect: false,
-            truncated: false,
-            backing: None,
-            flash: None,
-            pcm: None,
-        }],
+        devices: vec![device()],
         volumes: vec![volume()],
         cores: vec![CoreInfo {
             core: 0,

@@ -105,7 +105,7 @@ impl Listing {
             }
             let Some(entry) = self.ahead.front() else { return Ok(()) };
             let place = self.place_of(&entry.name);
-            let index = place.unwrap_or_else(|_| self.numbered.len());
+            let index = place.unwrap_or(self.numbered.len());
             let next = FIRST + index as u64 + 1;
             if add(next, Item::Entry(entry.clone())) {
                 return Ok(());

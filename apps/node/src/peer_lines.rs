@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn many_addresses_cannot_fill_the_log_either_nor_hold_back_other_kinds() {
         let (now, mut rates) = (Instant::now(), Rates::default());
-        let all = (0..2_000_u32).map(|number| Source::User(number));
+        let all = (0..2_000_u32).map(Source::User);
         let count: u32 = all.map(|source| written(&mut rates, now, source, WRONG, 1)).sum();
         assert_eq!(count, PER_KIND_MAX);
         let connected = Topic::plain(Kind::Connected);

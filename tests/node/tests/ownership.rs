@@ -144,7 +144,11 @@ struct OwnerProcess {
 impl OwnerProcess {
     fn start(url: &str) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "ownership::a_paused_owner_that_wakes_up_writes_nothing", "--nocapture"])
+            .args([
+                "--exact",
+                "ownership::a_paused_owner_that_wakes_up_writes_nothing",
+                "--nocapture",
+            ])
             .env(OWNER_OF, url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -102,6 +102,21 @@ fn members_are_shown_with_their_state() {
         "#);
 }
 
+fn core() -> CoreInfo {
+    CoreInfo {
+        core: 0,
+        connections: 2,
+        in_flight: 3,
+        reads: 1_000_000,
+        writes: 20,
+        read_bytes: 4_096_000_000,
+        written_bytes: 81_920,
+        errors: 0,
+        pool_free_bytes: 32 << 20,
+        clients: 5,
+    }
+}
+
 fn whole_status() -> Status {
     Status {
         version: "0.1.0".to_owned(),
@@ -143,18 +158,7 @@ fn whole_status() -> Status {
             pcm: None,
         }],
         volumes: vec![volume("data", 8 << 30)],
-        cores: vec![CoreInfo {
-            core: 0,
-            connections: 2,
-            in_flight: 3,
-            reads: 1_000_000,
-            writes: 20,
-            read_bytes: 4_096_000_000,
-            written_bytes: 81_920,
-            errors: 0,
-            pool_free_bytes: 32 << 20,
-            clients: 5,
-        }],
+        cores: vec![core()],
         hosts: vec![HostInfo {
             host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
             nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
