@@ -4,7 +4,7 @@
 //! connects to an abstract Unix socket of the process first. The process answers one line when
 //! everything is durable, or the reason why it is not.
 //!
-//! The command finds the socket in the kernel's table, by the number of the mount's device in its name. It
+//! The command finds the socket in the kernel's table, by the identity of the mount in its name. It
 //! asks the file system itself only if there is none: a file system whose node is silent does not answer.
 
 use std::fs;
@@ -51,11 +51,11 @@ pub(crate) struct Waiting {
 type Connections = Arc<Mutex<Vec<(u64, UnixStream)>>>;
 
 impl Waiting {
-    /// Accepts commands from now on, on threads that end with the process. `device` is the number of the
-    /// mount's device.
-    pub(crate) fn listen(device: &str, events: Sender<Event>) -> io::Result<Self> {
+    /// Accepts commands from now on, on threads that end with the process. `identity` is that of the
+    /// mount.
+    pub(crate) fn listen(identity: &str, events: Sender<Event>) -> io::Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let place = format!("{PREFIX}{}-{}-{device}", std::process::id(), now.as_nanos());
+        let place = format!("{PREFIX}{}-{}-{identity}", std::process::id(), now.as_nanos());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&place)?)?;
         let connections = Connections::default();
         let accepted = Arc::clone(&connections);
@@ -116,15 +116,15 @@ fn hear(mut words: UnixStream, events: &Sender<Event>) {
 
 /// The name of the socket of the process that serves this file system.
 pub(crate) fn place_of(mounted: &Mounted) -> io::Result<Option<Vec<u8>>> {
-    Ok(named(&fs::read(SOCKETS)?, &mounted.device))
+    Ok(named(&fs::read(SOCKETS)?, &mounted.identity()))
 }
 
-/// The latest name in the table of sockets for this device: the process of a former mount may still be ending.
-fn named(table: &[u8], device: &str) -> Option<Vec<u8>> {
+/// The latest name in the table of sockets for this mount: the process of a former mount may still be ending.
+fn named(table: &[u8], identity: &str) -> Option<Vec<u8>> {
     let begun_at = |name: &str| name.split('-').nth(3).and_then(|at| at.parse::<u128>().ok());
     let names = table.split(|byte| *byte == b'\n').filter_map(|line| {
         let (_, name) = std::str::from_utf8(line).ok()?.rsplit_once(" @")?;
-        let is_ours = name.starts_with(PREFIX) && name.ends_with(&format!("-{device}"));
+        let is_ours = name.starts_with(PREFIX) && name.ends_with(&format!("-{identity}"));
         is_ours.then_some(name)
     });
     names.max_by_key(|name| begun_at(name)).map(|name| name.as_bytes().to_vec())
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_socket_of_a_device_is_found_in_the_table() {
+    fn the_latest_socket_of_a_mount_is_found_in_the_table() {
         let table = b"Num RefCount Protocol Flags Type St Inode Path\n\
             0: 2 0 10000 1 01 7 @nearflash-mount-9-1000-0:42\n\
             0: 2 0 10000 1 01 8 @nearflash-mount-7-2000-0:42\n\

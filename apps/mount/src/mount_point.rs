@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,14 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
+    /// What tells this mount from others. The number of its device alone does not: the kernel gives it to
+    /// another mount as soon as this one is removed from the tree, while its process may still wait for its node.
+    pub(crate) fn identity(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        (&self.dir, &self.source).hash(&mut hasher);
+        format!("{}-{:016x}", self.device, hasher.finish())
+    }
+
     /// Whether it is a volume of files.
     pub(crate) fn is_ours(&self) -> bool {
         self.file_system.starts_with("fuse")
@@ -174,6 +183,9 @@ mod tests {
         assert_eq!(ours.dir, Path::new("/mnt/a b"));
         assert!(ours.is_ours());
         assert_eq!((&*ours.device, ours.user), ("0:42", Some(0)));
+        let elsewhere = Mounted { dir: "/mnt/b".into(), ..ours.clone() };
+        assert_ne!(ours.identity(), elsewhere.identity(), "a number of a device is used again");
+        assert_eq!(ours.identity(), ours.clone().identity());
         let local = "36 35 0:42 / /m rw shared:1 - fuse.nearflash direct+local:/run/n.sock/d rw";
         assert!(parsed(local).is_ours());
         assert!(!parsed("36 35 0:42 / /m rw - fuse.sshfs host:/ rw").is_ours());

@@ -127,8 +127,8 @@ impl Mount {
         let config = config(source.clone(), options);
         let session = Session::new(translator, &dir, &config).map_err(refused)?;
         let mounted = mount_point::mounted_on(&dir).map_err(MountError::Listen)?;
-        let device = mounted.map(|mounted| mounted.device).unwrap_or_default();
-        let waiting = Waiting::listen(&device, sender.clone()).map_err(MountError::Listen)?;
+        let identity = mounted.map(|mounted| mounted.identity()).unwrap_or_default();
+        let waiting = Waiting::listen(&identity, sender.clone()).map_err(MountError::Listen)?;
         waiting_place.get_or_init(|| waiting.place().to_owned());
         let guard = serve(session).map_err(MountError::Kernel)?;
         sync_by_and_by(&files);
