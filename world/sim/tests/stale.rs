@@ -2,9 +2,9 @@
 //! no such command is executed when the node goes on. The witness checks every write that reaches a device.
 
 use nearflash_sim::{
-    ClientPlan, Clock, GiveUp, InitiatorPlan, Mix, NodeId, Plan, Report, Sim, WorkerPlan,
+    ClientPlan, Clock, Cut, GiveUp, InitiatorPlan, Mix, NodeId, Plan, Report, Sim, WorkerPlan,
 };
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, KIB, MIB, Nanos};
 
 const WRITES: Mix = Mix {
     reads: 1,
@@ -167,6 +167,39 @@ fn a_change_of_a_volume_of_several_nodes_that_is_two_seconds_old_is_not_begun() 
     }
     println!("{count:?}");
     assert!(count.given_up >= 40 && count.standstills >= 16, "{count:?}");
+}
+
+/// The writes of an initiator wait in its node, which does not reach the node that orders them, and use up its
+/// share of the pool. So nobody reads the connection while it ends.
+#[test]
+fn what_an_initiator_gives_up_while_its_node_does_not_read_it_is_not_forwarded() {
+    let mix = Mix { writes: 1, ..Mix::default() };
+    let think = (Nanos(100), Nanos::from_micros(1));
+    let writer = InitiatorPlan { mix, think, depth: 64, ..InitiatorPlan::plain(1_000) }.far();
+    let mut given_up = 0;
+    for seed in 0..4 {
+        let mut plan = mirrored(seed, 3);
+        (plan.far, plan.far_initiators) = (vec![WorkerPlan::plain(0).far()], vec![writer.clone()]);
+        plan.node.cores = 1;
+        plan.command_len_max = ByteLen(256 * KIB);
+        let pool_len = plan.node.pool_len.0;
+        let mut sim = Sim::new(plan);
+        sim.expect_swift_nodes();
+        sim.part_nodes((NodeId(0), NodeId(1)), Cut::Both, Nanos::from_millis(700));
+        sim.run_for(Nanos::from_millis(200));
+        let held = pool_len - sim.pool_free_min().0;
+        assert!(held > MIB, "seed {seed}: its share is not used up: {held}");
+        let how = if seed % 2 == 0 { GiveUp::Close } else { GiveUp::Reset };
+        sim.give_up_for_good(NodeId(0), how);
+        sim.run_for(Nanos::from_secs(2));
+        given_up += sim.report().lost;
+        sim.calm();
+        sim.rest();
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+    }
+    assert!(given_up >= 100, "{given_up}");
 }
 
 /// Hosts with a path by each of two nodes. The nodes stand still in turn; the hosts of the one that does come back over

@@ -97,6 +97,11 @@ impl Initiator {
         self.left
     }
 
+    /// It submits nothing more, and does not come back once it has left.
+    pub(crate) fn retire(&mut self) {
+        (self.resting, self.left) = (true, 0);
+    }
+
     /// Whether it uses this link.
     pub(crate) fn has(&self, link: LinkId) -> bool {
         self.connections.iter().any(|connection| connection.link == link)

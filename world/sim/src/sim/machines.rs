@@ -168,6 +168,15 @@ impl Sim {
         }
     }
 
+    /// The same, and its initiators do not come back: a new login would end their earlier sessions.
+    pub fn give_up_for_good(&mut self, node: NodeId, how: GiveUp) {
+        let first = self.first_initiator();
+        for initiator in self.hosts_of(node).filter_map(|host| host.checked_sub(first)) {
+            self.initiators[initiator].retire();
+        }
+        self.give_up(node, how);
+    }
+
     /// The hosts of a node.
     pub(super) fn hosts_of(&self, node: NodeId) -> impl Iterator<Item = usize> + use<> {
         let homes = self.homes.clone();
