@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use nearflash_access::{SECRET_LEN, Secret};
@@ -21,6 +22,7 @@ use uuid::Uuid;
 
 use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
+use crate::catalog::{CatalogError, lock};
 use crate::cluster::Supervisor;
 use crate::clustered::{Clustered, Enrolled};
 use crate::config::{Admits, Config, Door, Protocol};
@@ -82,7 +84,7 @@ impl Running {
     ) -> Result<Self, NodeError> {
         // The doors are first: an address in use is the most frequent failure, and nothing else has
         // been touched yet.
-        let doors = Doors::open(config)?;
+        let doors = Doors::open(config).map_err(|error| runs_already(error, &config.data_dir))?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         record_changes(config)?;
         check_proofs(config, &catalog)?;
@@ -96,6 +98,7 @@ impl Running {
         let (asker, events) = Asker::new();
         let (on_authentication, authentications) = authentication::queue();
         let health = open_health(config, &prepared);
+        prepared.catalog.serve();
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
@@ -130,8 +133,7 @@ impl Running {
         let desks = start_desks(&node, events, authentications).inspect_err(given_up)?;
         let (changes, authenticator, workers) = desks;
         let watches = start_watches(&node, absent, cluster.is_some()).inspect_err(given_up)?;
-        let files = files.map(|files| files.start(&node, &runtime)).transpose();
-        let files = files.map_err(no_thread).inspect_err(given_up)?;
+        let files = files.map(|it| it.start(&node, &runtime)).transpose().inspect_err(given_up)?;
         let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
         let cluster = cluster.inspect_err(given_up)?;
         node.report_iscsi_clashes();
@@ -207,6 +209,17 @@ impl Running {
     }
 }
 
+/// An address is most often in use because the same node was started before.
+fn runs_already(error: NodeError, data_dir: &Path) -> NodeError {
+    let is_in_use = |source: &io::Error| source.kind() == io::ErrorKind::AddrInUse;
+    match (&error, lock::owner_of(data_dir)) {
+        (NodeError::Bind { source, .. }, Some(pid)) if is_in_use(source) => {
+            CatalogError::Locked { path: data_dir.to_owned(), pid: Some(pid) }.into()
+        }
+        _ => error,
+    }
+}
+
 /// The owner of files before the cores serve.
 struct FilesStart {
     access: FilesAccess,
@@ -253,9 +266,10 @@ impl FilesStart {
         self,
         node: &Node,
         runtime: &Arc<dyn Runtime>,
-    ) -> io::Result<(Arc<FilesOwner>, SocketFile)> {
+    ) -> Result<(Arc<FilesOwner>, SocketFile), NodeError> {
         let Self { access, ids, data_dir, socket, queues } = self;
-        let owner = FilesOwner::start(&access, ids, &data_dir, queues, runtime)?;
+        let owner = FilesOwner::start(&access, ids, &data_dir, queues, runtime);
+        let owner = owner.map_err(no_thread)?;
         node.serve_files(Arc::clone(&owner));
         Ok((owner, socket))
     }
@@ -279,6 +293,13 @@ fn enrolled(
 /// When the node cannot start, in one line that names the thing and the remedy.
 pub fn serve(config: &Config) -> Result<(), NodeError> {
     let failed = |action| move |source| NodeError::System { action, source };
+    // Until the cores serve, a start can wait for a device or for etcd: there is nothing to drain, and a signal
+    // ends the process.
+    let starts = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&starts))
+            .map_err(failed("receive signals"))?;
+    }
     // The handlers are registered first, so that they catch a signal at any moment.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed("receive signals"))?;
     // A write past the limit of the file size fails, and the host gets the error; without this
@@ -290,7 +311,10 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     }
     // A node of a cluster needs it at its start.
     let _supervisor = supervise_etcd(&config.data_dir);
-    let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
+    let running = Running::start(config, |given| {
+        starts.store(false, Ordering::SeqCst);
+        Ok(Arc::new(runtime::start(given)?))
+    })?;
     let line = running.ready().to_line();
     let mut stdout = io::stdout();
     let announced = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running, runtime};
-use rustix::fs::{FlockOperation, flock};
 
 /// The variable that names the directory of the node to be killed.
 const FOLDER: &str = "NEARFLASH_KILLED_FOLDER";
@@ -62,10 +61,13 @@ fn wait_for(lines: &Receiver<String>, text: &str) {
     while !lines.recv_timeout(PATIENCE).unwrap().contains(text) {}
 }
 
-/// Locks a file, as a process that has not quite ended does.
+/// Locks a file, as a process that has not quite ended does: the one that has taken the lock is gone, and its file
+/// is still open.
 fn hold(path: &Path) -> File {
     let file = File::open(path).unwrap();
-    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let mut locks = Command::new("flock");
+    let locked = locks.args(["--exclusive", "0"]).stdin(file.try_clone().unwrap()).status();
+    assert!(locked.unwrap().success());
     file
 }
 

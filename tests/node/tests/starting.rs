@@ -3,10 +3,15 @@
 //! Other nodes are not affected.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use nearflash_node_tests::{Node, Place, Refusal, assert_serves, refused};
+use nearflash_node_tests::{Node, Place, Refusal, assert_serves, nearflash, refused};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 const RAM: [&str; 4] = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
@@ -42,10 +47,51 @@ fn a_device_of_another_node_is_refused() {
     let device = place.flash("16MiB");
     let node = Node::start(&place, &["--device", &device, "--volume", "data=8MiB@flash"]);
     let Refusal { message, code } = refused_start(&elsewhere, &["--device", &device]);
-    let expected = "device 'flash': DIR/flash.img is in use by another node or program: stop it \
-                    first";
-    assert_eq!((place.anonymous(&message).as_str(), code), (expected, 1));
+    let expected = format!(
+        "device 'flash': DIR/flash.img is in use by process {} (nearflash): stop it first",
+        node.pid()
+    );
+    assert_eq!((place.anonymous(&message), code), (expected, 1));
     assert_serves(&node);
+}
+
+#[test]
+fn the_same_node_twice_is_refused_as_such_and_not_for_its_address() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let address = node.ready().nvme_tcp[0].to_string();
+    let expected = format!(
+        "data directory DIR/data is in use by another node (process {}): stop that node, or choose \
+         another directory with --data-dir",
+        node.pid()
+    );
+    let flags = [&RAM[..], &["--nvme-tcp", &address]].concat();
+    assert_eq!(refused_start(&place, &flags), refusal(1, &expected));
+    assert_serves(&node);
+}
+
+#[test]
+fn a_signal_ends_a_start_that_waits_for_a_dead_node() {
+    let place = Place::new();
+    let device = place.flash("16MiB");
+    drop(Node::start(&place, &["--device", &device])); // kills it
+    // As the killed process does while its last operations are under way.
+    let lock = std::fs::File::open(place.path("data/lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut start = Command::new(nearflash())
+            .args(["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &place.data_dir()])
+            .args(["--device", &device])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(start.stderr.take().unwrap());
+        assert!(log.lines().any(|line| line.unwrap().contains("waiting until process")));
+        kill_process(Pid::from_child(&start), signal).unwrap();
+        assert_eq!(start.wait().unwrap().signal(), Some(signal.as_raw()));
+    }
+    drop(lock);
+    Node::start(&place, &["--device", &device]).terminate();
 }
 
 #[test]

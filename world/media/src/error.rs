@@ -110,7 +110,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
         /// The user.
-        by: &'static str,
+        by: String,
         /// The remedy.
         remedy: &'static str,
     },
@@ -309,7 +309,7 @@ fn mebibytes(len: ByteLen) -> String {
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => {
-            ": correct the path, or create its directory; 'lsblk' lists all disks"
+            ": correct the path, or create its directory; for block:, 'lsblk' lists all disks"
         }
         io::ErrorKind::PermissionDenied => {
             ": run as root, or give the node's user access (disks: the group 'disk')"

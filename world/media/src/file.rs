@@ -16,6 +16,7 @@ use rustix::io::{Errno, pread, pwrite};
 
 use crate::aligned::Aligned;
 use crate::error::OpenError;
+use crate::holder::Holder;
 
 /// The time for which an open retries while the device is busy: its file may be closed shortly
 /// after its process has ended.
@@ -61,8 +62,9 @@ impl Asked<'_> {
         OpenError::WrongKind { name, path, is, remedy }
     }
 
-    fn in_use(&self, by: &'static str, remedy: &'static str) -> OpenError {
-        OpenError::InUse { name: self.name.clone(), path: self.path.to_owned(), by, remedy }
+    fn in_use(&self, by: impl ToString, remedy: &'static str) -> OpenError {
+        let (name, path, by) = (self.name.clone(), self.path.to_owned(), by.to_string());
+        OpenError::InUse { name, path, by, remedy }
     }
 
     /// Creates a sparse file of this size, and makes it durable.
@@ -84,7 +86,7 @@ impl Asked<'_> {
 
     /// Opens and locks the device. `None` if the file does not exist.
     pub(crate) fn open(&self) -> Result<Option<OpenFile>, OpenError> {
-        let (fd, mut direct) = match self.patiently(Errno::BUSY, || self.open_direct()) {
+        let (fd, mut direct) = match self.patiently(Errno::BUSY, || self.open_direct(), || None) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::BUSY) => {
@@ -163,20 +165,25 @@ impl Asked<'_> {
             return Ok(());
         }
         let lock = || flock(fd, FlockOperation::NonBlockingLockExclusive);
-        self.patiently(Errno::WOULDBLOCK, lock).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => self.in_use("another node or program", "stop it first"),
+        let holder = || Holder::of(fd);
+        self.patiently(Errno::WOULDBLOCK, lock, holder).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => match holder() {
+                Some(holder) => self.in_use(holder, "stop it first"),
+                None => self.in_use("another node or program", "stop it first"),
+            },
             other => self.io("lock", other),
         })
     }
 
     /// Retries while the error is `busy`, for a bounded time. The lock becomes free only when the
-    /// last operation of its previous owner has ended, so that none of them takes effect later.
+    /// last operation of its previous owner has ended, so that none of them takes effect later. If `holder` is
+    /// another process, which runs, that owner is not what the start waits for.
     fn patiently<T>(
         &self,
         busy: Errno,
         mut attempt: impl FnMut() -> Result<T, Errno>,
+        holder: impl Fn() -> Option<Holder>,
     ) -> Result<T, Errno> {
-        let patience = if self.ended.is_some() { PATIENCE_AFTER_KILL } else { PATIENCE };
         let mut deadline = None;
         loop {
             match attempt() {
@@ -185,14 +192,14 @@ impl Asked<'_> {
             }
             let now = Instant::now();
             let until = *deadline.get_or_insert_with(|| {
-                if let Some(pid) = self.ended {
-                    let (name, path) = (self.name, self.path.display());
-                    tracing::warn!(
-                        "device '{name}': waiting for the last operations of process {pid}, which \
-                         has ended, on {path}"
-                    );
-                }
-                now + patience
+                let is_held = |pid: &u32| holder().is_none_or(|holder| holder.pid == *pid);
+                let Some(pid) = self.ended.filter(is_held) else { return now + PATIENCE };
+                let (name, path) = (self.name, self.path.display());
+                tracing::warn!(
+                    "device '{name}': waiting for the last operations of process {pid}, which has \
+                     ended, on {path}"
+                );
+                now + PATIENCE_AFTER_KILL
             });
             if now >= until {
                 return Err(busy);

@@ -16,6 +16,7 @@ mod device;
 mod error;
 mod file;
 mod file_state;
+mod holder;
 mod model;
 mod open;
 mod probe;

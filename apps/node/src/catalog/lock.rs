@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,11 +21,13 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The lock of a data directory. It is released when it is dropped or when the process ends in any
 /// way. The file names the process that holds the lock; after that process was killed, the file
-/// still names it.
+/// still names it. A process that ends before it serves leaves the file as it was: no operation
+/// of it is in flight, and those of the process before it may be.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    ended: Option<u32>,
+    before: Option<Owner>,
+    serves: AtomicBool,
 }
 
 impl Lock {
@@ -60,13 +63,18 @@ impl Lock {
         }
         let before = Owner::read(&mut file).filter(|owner| !owner.is_alive());
         Owner::this().write(&mut file).map_err(refused)?;
-        Ok(Self { file, ended: before.map(|owner| owner.pid) })
+        Ok(Self { file, before, serves: AtomicBool::new(false) })
     }
 
     /// The previous owner of the directory, if it was killed rather than stopped: its operations
     /// may still be in flight on the devices.
     pub(super) fn ended(&self) -> Option<u32> {
-        self.ended
+        self.before.map(|owner| owner.pid)
+    }
+
+    /// From now on, operations may be in flight on the devices.
+    pub(super) fn serve(&self) {
+        self.serves.store(true, Ordering::Relaxed);
     }
 
     /// Empties the lock file once the devices are released in order, so that the next process need
@@ -76,6 +84,27 @@ impl Lock {
             tracing::warn!("cannot truncate the data directory's lock file: {error}");
         }
     }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.serves.load(Ordering::Relaxed) {
+            return;
+        }
+        let restored = match self.before {
+            Some(owner) => owner.write(&mut self.file),
+            None => self.file.set_len(0),
+        };
+        if let Err(error) = restored {
+            tracing::warn!("cannot write the data directory's lock file: {error}");
+        }
+    }
+}
+
+/// The running process whose node uses the data directory.
+pub(crate) fn owner_of(data_dir: &Path) -> Option<u32> {
+    let owner = Owner::read(&mut File::open(data_dir.join("lock")).ok()?)?;
+    owner.is_alive().then_some(owner.pid)
 }
 
 /// Creates the directory with mode 0700 and makes its entry durable. An existing directory keeps

@@ -177,6 +177,11 @@ impl Catalog {
         self.lock.as_ref().and_then(Lock::ended)
     }
 
+    /// From now on, operations may be in flight on the node's devices.
+    pub(crate) fn serve(&self) {
+        self.lock.iter().for_each(Lock::serve);
+    }
+
     /// Records that the node's devices are released: the next process need not wait for them.
     pub(crate) fn devices_released(&self) {
         self.lock.iter().for_each(Lock::forget_owner);

@@ -173,6 +173,24 @@ fn a_data_directory_in_use_is_refused_with_the_other_process() {
     );
 }
 
+#[test]
+fn a_start_that_fails_names_no_process_whose_operations_the_next_one_awaits() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join("lock");
+    let left = || std::fs::read_to_string(&lock).unwrap();
+    drop(Catalog::open(folder.path(), FRESH).unwrap());
+    assert_eq!(left(), "");
+    // A process that was killed, and whose number no process has.
+    std::fs::write(&lock, "4294967295 7\n").unwrap();
+    drop(Catalog::open(folder.path(), FRESH).unwrap());
+    assert_eq!(left(), "4294967295 7\n");
+    let serving = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(serving.ended(), Some(u32::MAX));
+    serving.serve();
+    drop(serving);
+    assert!(left().starts_with(&format!("{} ", std::process::id())), "{}", left());
+}
+
 /// A power cut during the very first start leaves such a file.
 #[test]
 fn a_part_of_a_first_catalog_is_made_anew() {
