@@ -47,6 +47,10 @@ pub(super) struct Running<'a, E: ?Sized> {
     ops: Ops<'a>,
     pending: Vec<Pending>,
     free: Vec<Slot>,
+    /// The random contents of a write whose buffer a read has replaced. Empty if no slot does both.
+    noise: Vec<u8>,
+    /// The slots whose buffers hold what was read.
+    was_read: Vec<bool>,
     done: Vec<Done>,
     rate: Option<RateSchedule>,
     /// No more operations are started.
@@ -96,6 +100,8 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
             ops,
             pending: vec![pending; spec.depth],
             free: (0..spec.depth).rev().collect(),
+            noise: Vec::new(),
+            was_read: vec![false; spec.depth],
             done: Vec::with_capacity(spec.depth),
             rate: None,
             is_exhausted: false,
@@ -115,6 +121,19 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
                     verify::fill(buffer, offset, self.spec.workload.seed);
                 }
             }
+        }
+        if self.spec.workload.pattern.is_mixed() && self.spec.verify_seed.is_none() {
+            self.noise = self.engine.buffer_mut(0).to_vec();
+        }
+    }
+
+    /// Gives a buffer random contents again after a read. What was read, often zeroes, would be written elsewhere,
+    /// and a device could gain by compression.
+    #[inline]
+    fn renew(&mut self, slot: Slot, direction: Direction) {
+        let is_read = direction == Direction::Read;
+        if std::mem::replace(&mut self.was_read[slot], is_read) && !is_read {
+            self.engine.buffer_mut(slot).copy_from_slice(&self.noise);
         }
     }
 
@@ -195,6 +214,9 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
                 Direction::Write => verify::fill(self.engine.buffer_mut(slot), op.offset, seed),
                 Direction::Read => provable = self.is_provable(op.offset),
             }
+        }
+        if !self.noise.is_empty() {
+            self.renew(slot, op.direction);
         }
         self.pending[slot] = Pending { op, intended_at, provable };
         self.engine.submit(slot, op);

@@ -218,6 +218,18 @@ fn a_block_that_was_bent_is_named_by_its_offset() {
 }
 
 #[test]
+fn a_mix_does_not_write_what_it_has_read() {
+    for pattern in [Pattern::Rw, Pattern::RandRw] {
+        let mut engine = MemoryEngine::new(8);
+        go(&mut engine, &spec(pattern)).unwrap();
+        let writes = engine.asked.iter().filter(|op| op.direction == Direction::Write).count();
+        let noisy = |block: &&[u8; OP_LEN]| block.iter().filter(|byte| **byte == 0).count() < 32;
+        assert!(writes > 10);
+        assert_eq!(engine.blocks.iter().filter(noisy).count(), writes, "{pattern:?}");
+    }
+}
+
+#[test]
 fn a_mix_proves_only_what_it_has_written_itself() {
     // At first, blocks are not verifiable; reads of blocks not written must pass.
     let mut engine = MemoryEngine::new(8);

@@ -74,6 +74,11 @@ impl Pattern {
     pub fn writes(self) -> bool {
         self.single_direction() != Some(Direction::Read)
     }
+
+    /// Whether it reads and writes.
+    pub(crate) fn is_mixed(self) -> bool {
+        self.single_direction().is_none()
+    }
 }
 
 /// The parameters of a [`Workload`].
