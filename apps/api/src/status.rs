@@ -180,7 +180,7 @@ impl OpenAddress {
         let remedy = match protocol.as_str() {
             "direct" => "create a credential with 'nearflash credential create'",
             "iscsi" => {
-                "add a CHAP user with 'nearflash chap add', or name the initiators with --host"
+                "add a CHAP account with 'nearflash chap add', or name the initiators with --host"
             }
             _ => "name the hosts with --host NQN, or require keys with ,auth=required",
         };

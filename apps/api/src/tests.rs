@@ -887,7 +887,7 @@ fn an_address_that_is_open_to_everyone_is_a_warning_with_the_remedy() {
     assert_eq!(verdict.level, Level::Warning);
     insta::assert_snapshot!(verdict.reasons.join("\n"), @r#"
         everybody who reaches 192.0.2.1:4421 (direct) may read and write the volumes: create a credential with 'nearflash credential create'
-        everybody who reaches 192.0.2.1:4421 (iscsi) may read and write the volumes: add a CHAP user with 'nearflash chap add', or name the initiators with --host
+        everybody who reaches 192.0.2.1:4421 (iscsi) may read and write the volumes: add a CHAP account with 'nearflash chap add', or name the initiators with --host
         everybody who reaches 192.0.2.1:4421 (nvme-tcp) may read and write the volumes: name the hosts with --host NQN, or require keys with ,auth=required
         "#);
 }

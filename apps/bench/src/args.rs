@@ -311,8 +311,8 @@ pub enum ListError {
     Cores(String),
     /// Not a pair of cores.
     #[error(
-        "'{0}' is not a valid list of the floor's cores: write the server's and the client's, for \
-         example 0,1, and for floor://relay the third party's"
+        "'{0}' does not name two processors: write that of the node or server and that of the client, for \
+         example 0,1; for floor://relay, a third one can follow"
     )]
     CorePair(String),
 }

@@ -25,7 +25,7 @@ pub enum BenchError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The run would write to something that a person may want to keep.
-    #[error("{target} holds {what}: choose another target, or add --force, which destroys {what}")]
+    #[error("{target} holds {what}: choose another target, or add --force, which destroys it")]
     Holds {
         /// The target.
         target: String,

@@ -295,7 +295,7 @@ pub(crate) enum Subcommand {
     /// Run a node: serve volumes to hosts, initiators and direct clients
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
-    /// Make a running node be as a file declares: volumes, hosts with keys, CHAP accounts, credentials and
+    /// Make a running node match a file: volumes, hosts with keys, CHAP accounts, credentials and
     /// grants. Show the differences first
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(ApplyArgs),
@@ -574,7 +574,7 @@ pub(crate) struct NewVolumeArgs {
     /// Device of the node that holds the volume
     #[arg(long, value_name = "NAME", requires = "size")]
     pub(crate) device: Option<String>,
-    /// Block size of the volume on a device: 512 or 4096 [default: that of the device]
+    /// Block size of the volume on a device: 512 or 4096 [default: 512]
     #[arg(long, value_name = "SIZE", requires = "device")]
     pub(crate) block_size: Option<String>,
     /// Number of nodes of the cluster that have each byte: 1 or 2
@@ -771,7 +771,7 @@ pub(crate) enum GrantSubcommand {
 }
 
 fn parse_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("'{text}' is not a number, which the list of them shows"))
+    text.parse().map_err(|_| format!("'{text}' is not a number: 'list' shows the numbers"))
 }
 
 /// A volume, and the right of a host on it.
@@ -1153,8 +1153,8 @@ pub(crate) enum ClusterSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Show the members of etcd; the exit code is 0 (ok), 1 (degraded), 2 (at risk) or 3
-    /// (unavailable)
+    /// Show the verdict on the cluster, its nodes and the members of its etcd; the exit code is 0 (ok), 3
+    /// (degraded), 4 (at risk) or 5 (unavailable), and 1 if the command fails
     Status {
         #[command(flatten)]
         node: NodeArgs,

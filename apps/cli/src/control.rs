@@ -241,7 +241,10 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             control(&node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
         }
         HostSubcommand::Unlist { host, node } => {
-            control(&node, HostUnlist { host }, |answer| output::unlisted(&answer.list))
+            let list = answer(&node, HostUnlist { host })?;
+            let left = answer(&node, HostList {})?;
+            print(&show(&list, node.json, |it| output::unlisted(&it.list, &left)))?;
+            Ok(ExitCode::SUCCESS)
         }
         HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
         HostSubcommand::Remove { host, forget, node } => {

@@ -31,7 +31,7 @@ Who may connect:
 
 Several nodes, and configuration:
   cluster      create, join and show a cluster; remove its nodes
-  apply        make a running node be as a file declares
+  apply        make a running node match a file
   config       check a configuration file
 
 Watch and measure:

@@ -71,8 +71,8 @@ impl InterposeError {
 /// The arguments of `nearflash run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// At the end of each process that used mounted files, write to stderr how many calls went to the node,
-    /// and how many through the mount
+    /// At the end of each process that used mounted files with pread, pwrite and the like, write to
+    /// stderr how many calls went to the node, and how many through the mount
     #[arg(long)]
     report: bool,
     /// The program and its arguments

@@ -66,10 +66,16 @@ pub(crate) fn job(job: &JobInfo) -> String {
     format!("job {id}, {kind} of '{volume}': {}, {done} of {total}{why}\n", state.as_str())
 }
 
-/// A volume with its size and place.
+/// A volume with its size and place. The devices of a volume of a cluster are its mirrors, `NAME.0` and so on: their
+/// names say nothing more.
 pub(crate) fn sentence(volume: &VolumeInfo) -> String {
     let VolumeInfo { name, nqn, nsid, bytes, device, .. } = volume;
-    format!("volume '{name}': {} on device '{device}', namespace {nsid} of {nqn}", ByteLen(*bytes))
+    let mut parts = device.split(',').enumerate();
+    let place = match parts.all(|(number, part)| part == format!("{name}.{number}")) {
+        true => String::new(),
+        false => format!(" on device '{device}'"),
+    };
+    format!("volume '{name}': {}{place}, namespace {nsid} of {nqn}", ByteLen(*bytes))
 }
 
 /// A new credential with its secret.
@@ -103,7 +109,7 @@ pub(crate) fn chap_made(made: &OneAccount) -> String {
     let in_return = mutual.map_or(String::new(), |user| format!(", mutual user '{user}'"));
     let names = account.initiators.join(", ");
     let only = if names.is_empty() { names } else { format!(", for {names} alone") };
-    let mut text = format!("added CHAP user '{}'{in_return}{only}\n", account.user);
+    let mut text = format!("added CHAP account '{}'{in_return}{only}\n", account.user);
     for (whose, secret) in [("secret", secret), ("mutual secret", mutual_secret)] {
         if let Some(secret) = secret {
             text += &format!("{whose}: {}\n", secret.0);
@@ -117,7 +123,7 @@ pub(crate) fn chap_made(made: &OneAccount) -> String {
 
 /// A removed CHAP account.
 pub(crate) fn chap_removed(removed: &OneAccount) -> String {
-    format!("removed CHAP user '{}' and its sessions\n", removed.account.user)
+    format!("removed CHAP account '{}' and its sessions\n", removed.account.user)
 }
 
 /// A host with new keys, and those that the node generated.
@@ -162,7 +168,18 @@ pub(crate) fn host_removed(removed: &OneKeyedHost, left: &KeyedHosts) -> String 
         text +=
             "Like every host without a list, it sees every volume, at addresses that admit it.\n";
     }
-    text
+    text + no_list_left(left)
+}
+
+/// The consequence of the removal of the last list.
+fn no_list_left(left: &KeyedHosts) -> &'static str {
+    match left.lists.is_empty() && left.unlisted == "none" {
+        true => {
+            "warning: no host has a list, so no host sees a volume: give hosts lists with 'nearflash host allow', \
+             or start the node with --unlisted-hosts all\n"
+        }
+        false => "",
+    }
 }
 
 /// The list of a host after a change.
@@ -181,8 +198,10 @@ pub(crate) fn listed_volumes(volumes: &[HostVolume]) -> String {
 }
 
 /// A host whose list is taken away.
-pub(crate) fn unlisted(list: &VolumesOfHost) -> String {
-    format!("host '{}' has no list of volumes any more\n", list.host)
+pub(crate) fn unlisted(list: &VolumesOfHost, left: &KeyedHosts) -> String {
+    let sees = if left.unlisted == "all" { "every volume" } else { "no volume" };
+    let text = format!("host '{}' has no list of volumes any more, and sees {sees}\n", list.host);
+    text + no_list_left(left)
 }
 
 /// Cleared reservations.
@@ -292,7 +311,18 @@ mod tests {
             removed: removed.iter().map(|nqn| (*nqn).to_owned()).collect(),
             unlisted: unlisted.to_owned(),
         };
-        insta::assert_snapshot!(host_removed(&given, &left(&[], "none")), @"removed host 'nqn.2026-11.test:app': its keys and its list of volumes");
+        insta::assert_snapshot!(host_removed(&given, &left(&[], "none")), @r#"
+            removed host 'nqn.2026-11.test:app': its keys and its list of volumes
+            warning: no host has a list, so no host sees a volume: give hosts lists with 'nearflash host allow', or start the node with --unlisted-hosts all
+            "#);
+        let list = VolumesOfHost { host: "nqn.2026-11.test:app".to_owned(), volumes: vec![] };
+        insta::assert_snapshot!(unlisted(&list, &left(&[], "all")), @"host 'nqn.2026-11.test:app' has no list of volumes any more, and sees every volume");
+        let others = KeyedHosts { lists: vec![list.clone()], ..left(&[], "none") };
+        insta::assert_snapshot!(unlisted(&list, &others), @"host 'nqn.2026-11.test:app' has no list of volumes any more, and sees no volume");
+        insta::assert_snapshot!(unlisted(&list, &left(&[], "none")), @r#"
+            host 'nqn.2026-11.test:app' has no list of volumes any more, and sees no volume
+            warning: no host has a list, so no host sees a volume: give hosts lists with 'nearflash host allow', or start the node with --unlisted-hosts all
+            "#);
         insta::assert_snapshot!(host_removed(&given, &left(&["nqn.2026-11.test:app"], "all")), @r#"
             removed host 'nqn.2026-11.test:app': its keys and its list of volumes
             It does not enter without keys any more: 'nearflash host add nqn.2026-11.test:app' gives it new ones, and 'nearflash host remove nqn.2026-11.test:app --forget' makes it a host that never had any.
@@ -346,15 +376,15 @@ mod tests {
             initiators: mutual_user.map(|_| "iqn.a:b".to_owned()).into_iter().collect(),
         };
         let made = OneAccount { account: account(None), secret: None, mutual_secret: None };
-        insta::assert_snapshot!(chap_made(&made), @"added CHAP user 'app'");
-        insta::assert_snapshot!(chap_removed(&made), @"removed CHAP user 'app' and its sessions");
+        insta::assert_snapshot!(chap_made(&made), @"added CHAP account 'app'");
+        insta::assert_snapshot!(chap_removed(&made), @"removed CHAP account 'app' and its sessions");
         let drawn = OneAccount {
             account: account(Some("node")),
             secret: Some(SecretText("5ec2e7".to_owned())),
             mutual_secret: Some(SecretText("07e2".to_owned())),
         };
         insta::assert_snapshot!(chap_made(&drawn), @r#"
-            added CHAP user 'app', mutual user 'node', for iqn.a:b alone
+            added CHAP account 'app', mutual user 'node', for iqn.a:b alone
             secret: 5ec2e7
             mutual secret: 07e2
             Secrets are not shown again.

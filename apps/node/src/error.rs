@@ -63,7 +63,7 @@ pub enum NodeError {
     /// A credential or a grant cannot be created or revoked.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// A CHAP user cannot be added or removed.
+    /// A CHAP account cannot be added or removed.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// A token of the HTTP interface cannot be created or removed.
@@ -348,9 +348,9 @@ pub enum NodeError {
         /// The address.
         address: SocketAddr,
     },
-    /// A door for initiators that other machines can reach, while there is no CHAP user.
+    /// A door for initiators that other machines can reach, while there is no CHAP account.
     #[error(
-        "{key}: {address} can be reached from other machines, and there is no CHAP user: start \
+        "{key}: {address} can be reached from other machines, and there is no CHAP account: start \
          without this address, add one with 'nearflash chap add USER', and start again; or name \
          the initiators that may connect with --host NAME (repeatable), or use --host any"
     )]

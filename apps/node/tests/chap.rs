@@ -1,4 +1,4 @@
-//! CHAP users and iSCSI doors of a node, with cores that only record their messages.
+//! CHAP accounts and iSCSI doors of a node, with cores that only record their messages.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use crate::common;
@@ -169,7 +169,7 @@ fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated
         assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
     };
     for (call, reason) in [
-        (add("app", None, None), "CHAP user 'app' exists already"),
+        (add("app", None, None), "CHAP account 'app' exists already"),
         (add("a b", None, None), "'a b' is not a valid CHAP user"),
         (add("c", Some("hushhushhus"), None), "a CHAP secret has 12 to 64 printable characters"),
         (add("c", None, mutual("hush")), "a CHAP secret has 12 to 64 printable characters"),
@@ -177,7 +177,7 @@ fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated
     ] {
         check(bench.refused(call), reason);
     }
-    check(bench.refused(remove("c")), "no CHAP user 'c'");
+    check(bench.refused(remove("c")), "no CHAP account 'c'");
     assert_eq!(cores.last_iscsi().accounts.len(), 1);
     running.stop().unwrap();
 }
@@ -188,7 +188,7 @@ fn a_door_to_other_machines_opens_with_a_chap_user_or_when_it_is_said_who_may_co
     let Err(refused) = bench.start("0.0.0.0:0", &[]).map(|_| ()) else { panic!("refused") };
     assert_eq!(
         refused.to_string(),
-        "--iscsi: 0.0.0.0:0 can be reached from other machines, and there is no CHAP user: start \
+        "--iscsi: 0.0.0.0:0 can be reached from other machines, and there is no CHAP account: start \
          without this address, add one with 'nearflash chap add USER', and start again; or name \
          the initiators that may connect with --host NAME (repeatable), or use --host any"
     );

@@ -138,21 +138,21 @@ pub struct ChapAccount {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AccountError {
     /// An account with this user name exists.
-    #[error("CHAP user '{0}' exists already: choose another name, or remove it first")]
+    #[error("CHAP account '{0}' exists already: choose another name, or remove it first")]
     Exists(ChapUser),
     /// No account has this user name.
-    #[error("no CHAP user '{0}': 'nearflash chap list' lists them")]
+    #[error("no CHAP account '{0}': 'nearflash chap list' lists them")]
     NotFound(ChapUser),
     /// Both directions have the same secret (RFC 7143, 12.1.3).
     #[error("the two secrets are the same: each direction needs its own")]
     SameSecret,
     /// The account has too many names.
     #[error(
-        "a CHAP user is for at most {ACCOUNT_INITIATORS_MAX} initiators: add another user for more"
+        "a CHAP account is for at most {ACCOUNT_INITIATORS_MAX} initiators: add another account for more"
     )]
     TooManyInitiators,
     /// The node already has [`ACCOUNTS_MAX`] accounts.
-    #[error("the node has {ACCOUNTS_MAX} CHAP users, the maximum: remove one first")]
+    #[error("the node has {ACCOUNTS_MAX} CHAP accounts, the maximum: remove one first")]
     TooMany,
 }
 
@@ -283,7 +283,7 @@ mod tests {
         let refused = accounts.add(account("more", "geheimgeheim")).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the node has 1024 CHAP users, the maximum: remove one first"
+            "the node has 1024 CHAP accounts, the maximum: remove one first"
         );
         let name = |n: usize| format!("iqn.2026-11.test:{n}").parse().unwrap();
         let with = |count| ChapAccount {

@@ -202,8 +202,8 @@ pub enum Refusal {
     NodeRemoved(Name),
     /// A node that is to be removed runs.
     #[error(
-        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when `nearflash cluster \
-         status` shows it as down"
+        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when 'nearflash cluster \
+         status' shows it as down"
     )]
     NodeUp(Name),
     /// The other nodes have not dropped it yet.

@@ -258,8 +258,11 @@ pub fn data(state: &ClusterState) -> Part {
         let reason = format!("volume {name} is being created or removed");
         return Part::new(Level::Degraded, reason, remedy);
     }
-    let counts = (state.nodes().len(), state.volumes().len());
-    Part::new(Level::Ok, format!("{} nodes, {} volumes", counts.0, counts.1), "")
+    let counted =
+        |count: usize, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let nodes = counted(state.nodes().len(), "node");
+    let volumes = counted(state.volumes().len(), "volume");
+    Part::new(Level::Ok, format!("{nodes}, {volumes}"), "")
 }
 
 /// The number of mirrors of volumes with two replicas that have no copy, one copy, and two copies in

@@ -1,4 +1,4 @@
-//! `nearflash apply`: makes a running node be as a file declares.
+//! `nearflash apply`: makes a running node match a file.
 //!
 //! The state is read, compared ([`plan`]), shown, and changed step by step ([`mod@make`]). The command can be
 //! repeated: after a failure, it goes on from the state that it finds.

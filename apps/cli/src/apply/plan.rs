@@ -157,10 +157,10 @@ pub(crate) struct NoKeyLeft {
 
 pub(crate) const NO_ACCOUNT: NoKeyLeft = NoKeyLeft {
     protocol: "iscsi",
-    open: "there is no CHAP user: initiators log in without one, at addresses that do not require one",
-    closed: "there is no CHAP user: no initiator can log in until one is added, or the node is started with \
+    open: "there is no CHAP account: initiators log in without one, at addresses that do not require one",
+    closed: "there is no CHAP account: no initiator can log in until one is added, or the node is started with \
              --anonymous iscsi",
-    planned: "no CHAP user is left: no initiator can log in until one is added, unless the node was started with \
+    planned: "no CHAP account is left: no initiator can log in until one is added, unless the node was started with \
               --anonymous iscsi",
 };
 pub(crate) const NO_CREDENTIAL: NoKeyLeft = NoKeyLeft {

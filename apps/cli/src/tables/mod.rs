@@ -23,7 +23,8 @@ pub(crate) use status::{device_list, status, time, uptime};
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     if volumes.is_empty() {
-        return "no volumes: create one with 'nearflash volume create NAME=SIZE@DEVICE'\n"
+        return "no volumes: create one with 'nearflash volume create NAME --size SIZE --device DEVICE', \
+                or in a cluster with '--replicas N' instead of the device\n"
             .to_owned();
     }
     let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "PROVISIONED", "NSID", "SUBSYSTEM NQN"];
@@ -122,6 +123,8 @@ pub(crate) fn nodes(nodes: &[ClusterNodeInfo]) -> String {
     }
     let header = ["NODE", "STATE", "SPACE", "FREE", "REPLICAS", "PRIMARIES", "VERSION"];
     let mut table = table(&header, &[2, 3, 4, 5]);
+    let mut nodes: Vec<&ClusterNodeInfo> = nodes.iter().collect();
+    nodes.sort_by_key(|node| &node.name);
     for node in nodes {
         table.add_row([
             node.name.clone(),
@@ -245,10 +248,10 @@ pub(crate) fn previous_keys(host: &KeyedHost) -> String {
     ends.into_iter().filter_map(line).collect()
 }
 
-/// All CHAP users.
+/// All CHAP accounts.
 pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     if accounts.is_empty() {
-        return "no CHAP users: add one with 'nearflash chap add USER'\n".to_owned();
+        return "no CHAP accounts: add one with 'nearflash chap add USER'\n".to_owned();
     }
     let mut table = table(&["CHAP USER", "MUTUAL USER", "INITIATORS"], &[]);
     for account in accounts {

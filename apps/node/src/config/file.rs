@@ -185,7 +185,13 @@ impl File {
                     let key = key.trim_matches(['[', ']']);
                     reader.refuse(span.start, &format!("the key '{key}' is there twice: {TWICE}"));
                 }
-                _ => reader.refuse(span.start, fault.message()),
+                _ => match without_quotes(text, span.start) {
+                    Some((key, value)) => reader.refuse(
+                        span.start,
+                        &format!("a text is in quotes: write {key} = \"{value}\""),
+                    ),
+                    None => reader.refuse(span.start, fault.message()),
+                },
             }
         }
         // The rest of a file that is not TOML may be misread.
@@ -395,4 +401,14 @@ impl Lines {
     fn line_of(&self, offset: usize) -> usize {
         self.0.partition_point(|start| *start <= offset) + 1
     }
+}
+
+/// The key and the value of a line whose value is a text without quotes, which the parser takes for a number, a date
+/// or a truth.
+fn without_quotes(text: &str, at: usize) -> Option<(&str, &str)> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let (key, value) = text[start..].lines().next()?.split_once('=')?;
+    let (key, value) = (key.trim(), value.trim());
+    let is_word = |text: &str| !text.is_empty() && !text.contains(['"', '\'', '[', '{', '#']);
+    (is_word(key) && is_word(value)).then_some((key, value))
 }

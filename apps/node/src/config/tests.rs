@@ -110,6 +110,11 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
 fn a_file_that_is_no_toml_or_not_there_is_refused() {
     let message = with_file("device = \n", &[]).unwrap_err();
     assert!(message.starts_with("FILE, line 1: "), "{message}");
+    for value in ["flash", "127.0.0.1", "0-1", "/srv/flash.img"] {
+        let message = with_file(&format!("log = 'info'\ndevice = {value}\n"), &[]).unwrap_err();
+        let expected = format!("FILE, line 2: a text is in quotes: write device = \"{value}\"");
+        assert_eq!(message, expected);
+    }
     let message = with_file("\ndevice = 7\n", &[]).unwrap_err();
     assert_eq!(message, "FILE, line 2: device: expected a string, a table, or a list of these");
     let message = refused(&["--config", "/does/not/exist"]);

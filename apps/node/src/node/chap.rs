@@ -1,4 +1,4 @@
-//! CHAP users, as the control socket changes and lists them. A change is effective when it is
+//! CHAP accounts, as the control socket changes and lists them. A change is effective when it is
 //! answered: logins use it, and the sessions of a removed user have ended.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Node {
             accounts.add(account.clone())?;
             Ok(account)
         })?;
-        tracing::debug!(user = account.user.as_str(), "CHAP user added");
+        tracing::debug!(user = account.user.as_str(), "CHAP account added");
         let mutual_secret = mutual_drawn.flatten();
         Ok(OneAccount { account: chap_info(&account), secret: drawn, mutual_secret })
     }
@@ -48,9 +48,9 @@ impl Node {
     pub(super) fn chap_remove(&self, user: &str) -> Result<ChapInfo, NodeError> {
         let user = parse_user(user)?;
         let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
-        tracing::debug!(user = account.user.as_str(), "CHAP user removed");
+        tracing::debug!(user = account.user.as_str(), "CHAP account removed");
         if !self.served().recorded.closes_iscsi() {
-            tracing::warn!("no CHAP user is left: initiators log in without one");
+            tracing::warn!("no CHAP account is left: initiators log in without one");
         }
         self.report_closed();
         Ok(chap_info(&account))

@@ -48,6 +48,8 @@ function count(value) {
 
 const whole = (value) => value.toLocaleString("en");
 
+const plural = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
 function bytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let unit = 0;
@@ -240,10 +242,10 @@ function showHosts() {
   const isAnonymous = (it) => it.is_in && !it.credential;
   const anonymous = clients.filter(isAnonymous);
   const inFlight = anonymous.reduce((sum, it) => sum + it.in_flight, 0);
-  const from = anonymous.length === 1 ? anonymous[0].from : `${anonymous.length} connections`;
+  const from = anonymous.length === 1 ? anonymous[0].from : plural(anonymous.length, "connection");
   const rows = [
-    ...hosts.map((it) => ({ name: it.host, door: "NVMe/TCP", from: it.address, to: it.nqn, about: `${it.io_queues} I/O queues` })),
-    ...initiators.map((it) => ({ name: it.initiator, door: "iSCSI", from: it.address, to: it.target || "discovery", about: `${it.connections} connections` })),
+    ...hosts.map((it) => ({ name: it.host, door: "NVMe/TCP", from: it.address, to: it.nqn, about: plural(it.io_queues, "I/O queue") })),
+    ...initiators.map((it) => ({ name: it.initiator, door: "iSCSI", from: it.address, to: it.target || "discovery", about: plural(it.connections, "connection") })),
     ...clients.filter((it) => !isAnonymous(it)).map((it) => (
       { name: it.credential, door: "direct", from: it.from, about: it.is_in ? `${it.in_flight} in flight` : "logging in" })),
     ...(anonymous.length ? [{ name: null, door: "direct", from, about: `${inFlight} in flight` }] : []),

@@ -82,13 +82,16 @@ pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
         tables.mirrors.iter().map(|layout| (copies(layout), layout)).collect();
     let count = |wanted: usize| counted.iter().filter(|(copies, _)| *copies == wanted).count();
     let all = counted.len();
+    let have = |few: usize| match (few, all) {
+        (1, 1) => "the only mirror has".to_owned(),
+        (1, _) => format!("1 of {all} mirrors has"),
+        _ => format!("{few} of {all} mirrors have"),
+    };
     let reason = match (count(1), count(0)) {
         (0, 0) => return None,
-        (one, 0) => format!("{one} of {all} mirrors have one copy in sync"),
-        (0, none) => format!("{none} of {all} mirrors have no copy in sync"),
-        (one, none) => {
-            format!("{one} of {all} mirrors have one copy in sync; without a copy: {none}")
-        }
+        (one, 0) => format!("{} one copy in sync", have(one)),
+        (0, none) => format!("{} no copy in sync", have(none)),
+        (one, none) => format!("{} one copy in sync; without a copy: {none}", have(one)),
     };
     let mut lacking = counted.iter().filter(|(copies, _)| *copies < 2);
     let places = lacking.clone().flat_map(|(_, layout)| &layout.replicas);

@@ -15,7 +15,7 @@ pub enum VolumeError {
     #[error("no volume '{0}': 'nearflash volume list' lists them")]
     NotFound(Name),
     /// There is no such device.
-    #[error("volume '{volume}': no device '{device}'; the devices are {known}")]
+    #[error("volume '{volume}': no device '{device}': {known}")]
     NoDevice { volume: Name, device: Name, known: NameList },
     /// The size is not a whole number of blocks.
     #[error("volume '{name}': {len} is not a whole number of {block_size}-byte blocks")]
@@ -43,15 +43,18 @@ pub enum VolumeError {
     TooMany { name: Name, bound: &'static str },
 }
 
-/// Names, with commas between.
+/// The devices that hold volumes of the node alone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NameList(pub Vec<Name>);
 
 impl std::fmt::Display for NameList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("none");
+            return f.write_str(
+                "the node has no device for volumes of its own; --replicas uses the space of its cluster",
+            );
         }
+        f.write_str("the devices are ")?;
         for (index, name) in self.0.iter().enumerate() {
             write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
         }

@@ -456,7 +456,7 @@ fn the_removal_of_the_last_account_is_warned_about_and_its_replacement_is_not() 
     let running = Running { chap: vec![account("old")], ..node(Vec::new()) };
     let warnings = |declared: &Declared| Plan::of(declared, &running, ALL).warnings;
     let found = warnings(&Declared::default());
-    assert!(found.len() == 1 && found[0].starts_with("no CHAP user is left"), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with("no CHAP account is left"), "{found:?}");
     let mut wanted = Declared::default();
     let (user, secret_file) = ("new".parse().unwrap(), "s".into());
     let initiators = std::collections::BTreeSet::new();
