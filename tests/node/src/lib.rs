@@ -9,6 +9,7 @@
 //! fixed time: [`eventually`] waits until a condition holds.
 
 mod binary;
+mod copies;
 mod direct;
 mod direct_wire;
 mod etcd;
@@ -31,6 +32,7 @@ mod wire;
 use std::time::{Duration, Instant};
 
 pub use binary::nearflash;
+pub use copies::{copy_file, copy_folder};
 pub use direct::{Door, Key, assert_serves_direct};
 pub use direct_wire::{DirectWire, open_request, request};
 pub use etcd::Etcd;
@@ -45,7 +47,7 @@ pub use network::Network;
 pub use node::{Node, Place};
 pub use path::{Cut, Path, Protocol};
 pub use pdu::Pdu;
-pub use process::Usage;
+pub use process::{Usage, freeze};
 pub use recorder::Recorder;
 pub use refusal::{Refusal, refused};
 pub use tls::{TlsIdentity, TlsProxy, psk, psk_file, shake_hands_as_client};

@@ -145,6 +145,15 @@ impl Machine {
         Pid::from_raw(text.split_whitespace().next()?.parse().ok()?)
     }
 
+    /// The process of etcd, if it runs: the number may be that of another process by now, and its command line tells.
+    pub fn running(&self) -> Option<Pid> {
+        let pid = self.pid()?;
+        let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        let is_ours =
+            String::from_utf8_lossy(&line).contains(&*self.etcd("data").to_string_lossy());
+        is_ours.then_some(pid)
+    }
+
     /// Kills etcd. Its addresses are free again afterwards, unless a supervisor starts it again.
     pub fn kill(&self) {
         let pid = self.pid().expect("etcd runs");
@@ -183,11 +192,7 @@ impl Drop for Machine {
             let _ = supervisor.kill();
             let _ = supervisor.wait();
         }
-        // The number may be that of another process by now; its command line tells.
-        let Some(pid) = self.pid() else { return };
-        let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
-        let line = fs::read(path).unwrap_or_default();
-        if String::from_utf8_lossy(&line).contains(&*self.etcd("data").to_string_lossy()) {
+        if let Some(pid) = self.running() {
             let _ = kill_process(pid, Signal::KILL);
         }
     }

@@ -133,6 +133,11 @@ impl<'a> Mirrored<'a> {
         self.nodes[number].as_ref().expect("the node runs")
     }
 
+    /// Whether a node was started, and neither killed nor ended since.
+    pub fn runs(&self, number: usize) -> bool {
+        self.nodes[number].is_some()
+    }
+
     /// The machine of a node.
     pub fn machine(&self, number: usize) -> &'a Machine {
         &self.machines[number]

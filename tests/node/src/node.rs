@@ -242,17 +242,7 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When it has ended.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-        let tasks = format!("/proc/{}/task", self.pid());
-        let is_stopped = |task: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // The name before the state may have any character.
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-        };
-        crate::eventually("every thread stands still", || {
-            let all = std::fs::read_dir(&tasks).expect("the process runs");
-            all.flatten().all(is_stopped)
-        });
+        crate::process::freeze(Pid::from_child(&self.process));
     }
 
     /// Kills the node at any moment of its work.

@@ -29,7 +29,8 @@ use std::time::{Duration, SystemTime};
 
 use nearflash::direct::{Client, Credentials, Options, Status as DirectStatus};
 use nearflash_node_tests::{
-    Door, Etcd, Kind, Load, LoadSize, Machine, Mirrored, Node, Stamp, eventually, refused,
+    Door, Etcd, Kind, Load, LoadSize, Machine, Mirrored, Node, Stamp, copy_folder, eventually,
+    refused,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -152,19 +153,6 @@ fn a_node_that_stood_still_follows_again_after_its_revisions_were_compacted() {
     eventually("the volume", || volumes(&nodes[0]) == ["new", "newer"]);
 }
 
-/// Copies a folder, without sockets.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (kind, to) = (entry.file_type().unwrap(), to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy(&entry.path(), &to);
-        } else if kind.is_file() {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
-
 fn stop(store: &mut Machine) {
     store.supervise_no_more();
     store.kill();
@@ -173,7 +161,7 @@ fn stop(store: &mut Machine) {
 /// Starts an etcd with these data.
 fn restore(store: &mut Machine, from: &Path) {
     fs::remove_dir_all(store.etcd("data")).unwrap();
-    copy(from, &store.etcd("data"));
+    copy_folder(from, &store.etcd("data")).unwrap();
     start(store);
 }
 
@@ -195,14 +183,14 @@ fn an_etcd_that_was_restored_from_an_older_snapshot_is_not_believed_until_it_is_
     create(&first, "old", "spread");
     let [older, newest] = ["older", "newest"].map(|name| store.place.path(name));
     store.kill();
-    copy(&store.etcd("data"), &older);
+    copy_folder(&store.etcd("data"), &older).unwrap();
     start(&mut store);
     first.terminate();
     let first = serve(&machines[0], "n1");
     create(&first, "new", "spread");
     write(&first, "new", Stamp { lba: 1, sequence: 1 });
     stop(&mut store);
-    copy(&store.etcd("data"), &newest);
+    copy_folder(&store.etcd("data"), &newest).unwrap();
     restore(&mut store, &older);
     assert_eq!(volumes(&first), ["new", "old"]);
     assert_eq!(read(&first, "new", 1), Some(Stamp { lba: 1, sequence: 1 }));
@@ -243,7 +231,7 @@ fn a_restored_etcd_is_not_believed_when_its_revision_has_grown_until_an_operator
     create(&first, "old", "central:n1");
     let older = store.place.path("older");
     store.kill();
-    copy(&store.etcd("data"), &older);
+    copy_folder(&store.etcd("data"), &older).unwrap();
     start(&mut store);
     let second = serve(&machines[1], "n2");
     first.terminate();
@@ -318,7 +306,7 @@ fn an_etcd_that_shows_an_older_state_for_a_while_delays_a_takeover_and_no_more()
     first.command(&[&data[..], &["--placement", "local:n1"]].concat());
     let [older, newest] = ["older", "newest"].map(|name| store.place.path(name));
     store.kill();
-    copy(&store.etcd("data"), &older);
+    copy_folder(&store.etcd("data"), &older).unwrap();
     start(&mut store);
     // The mirror gets a later term.
     second.terminate();
@@ -334,7 +322,7 @@ fn an_etcd_that_shows_an_older_state_for_a_while_delays_a_takeover_and_no_more()
     });
     write(&first, "data", Stamp { lba: 1, sequence: 1 });
     stop(&mut store);
-    copy(&store.etcd("data"), &newest);
+    copy_folder(&store.etcd("data"), &newest).unwrap();
     restore(&mut store, &older);
     first.crash();
     eventually("the verdict", || reason(&second).contains("restored from an older snapshot"));
@@ -401,7 +389,7 @@ fn a_copy_of_a_node_is_refused_while_the_node_runs() {
     let first = serve(&machines[0], "n1");
     create(&first, "data", "spread");
     let copied = Machine::new();
-    copy(&machines[0].place.path("data"), &copied.place.path("data"));
+    copy_folder(&machines[0].place.path("data"), &copied.place.path("data")).unwrap();
     fs::copy(machines[0].place.path("slice.img"), copied.place.path("slice.img")).unwrap();
     fs::remove_file(copied.place.path("data").join("lock")).unwrap();
     let before = fs::read(copied.place.path("slice.img")).unwrap();

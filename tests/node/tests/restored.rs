@@ -3,17 +3,15 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use nearflash_node_tests::{Door, Machine, Mirrored, Node, Stamp, eventually};
+use nearflash_node_tests::{
+    Door, Machine, Mirrored, Node, Stamp, copy_file, copy_folder, eventually,
+};
 use rustix::process::{Signal, kill_process};
 
 const BLOCKS: u64 = 16;
-
-/// The length of a slice is a multiple of this.
-const PIECE: usize = 1 << 20;
 
 /// Two machines of a cluster whose etcd is on a third one.
 fn machines() -> (Vec<Machine>, Machine) {
@@ -50,32 +48,6 @@ fn read(node: &Node<'_>) -> Vec<u64> {
     (0..BLOCKS).map(|number| read(number * 1000).unwrap()).collect()
 }
 
-/// Copies a slice, and leaves out what is zero.
-fn copy_slice(from: &Path, to: &Path) {
-    let (from, to) = (fs::File::open(from).unwrap(), fs::File::create(to).unwrap());
-    let len = from.metadata().unwrap().len();
-    to.set_len(len).unwrap();
-    let mut piece = vec![0; PIECE];
-    for at in (0..len).step_by(PIECE) {
-        from.read_exact_at(&mut piece, at).unwrap();
-        if piece.iter().any(|byte| *byte != 0) {
-            to.write_all_at(&piece, at).unwrap();
-        }
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&from, &to),
-            false => drop(fs::copy(from, to).unwrap()),
-        }
-    }
-}
-
 #[test]
 #[ignore = "needs etcd: run by make test"]
 fn a_slice_that_was_restored_from_a_copy_of_its_present_run_gets_everything_it_lacks() {
@@ -87,7 +59,7 @@ fn a_slice_that_was_restored_from_a_copy_of_its_present_run_gets_everything_it_l
     write(nodes.node(one), 1);
     let place = &nodes.machine(one).place;
     let (slice, copy) = (place.path("slice.img"), place.path("copy.img"));
-    copy_slice(&slice, &copy);
+    copy_file(&slice, &copy).unwrap();
     write(nodes.node(one), 2);
     // The other node begins to note what is written from now on.
     nodes.terminate(two);
@@ -95,11 +67,11 @@ fn a_slice_that_was_restored_from_a_copy_of_its_present_run_gets_everything_it_l
     eventually("both replicas", || nodes.is_whole(one));
     nodes.crash(one);
     assert_eq!(read(nodes.node(two)), [2; 16]);
-    copy_slice(&copy, &slice);
+    copy_file(&copy, &slice).unwrap();
     nodes.serve(one);
     eventually("both replicas", || nodes.is_whole(two));
     nodes.assert_replicas_agree(two);
-    copy_slice(&slice, &copy);
+    copy_file(&slice, &copy).unwrap();
     nodes.crash(two);
     assert_eq!(read(nodes.node(one)), [2; 16]);
     // Alone, a slice of the time before the last addition is not used.
@@ -109,7 +81,7 @@ fn a_slice_that_was_restored_from_a_copy_of_its_present_run_gets_everything_it_l
     assert_eq!(read(nodes.node(one)), [2; 16]);
     write(nodes.node(one), 3);
     nodes.crash(one);
-    copy_slice(&copy, &slice);
+    copy_file(&copy, &slice).unwrap();
     let said = nodes.refused(one);
     assert!(said.contains("lacks later writes to mirror 0 of volume data"), "{said}");
     assert!(fs::read(&slice).unwrap() == fs::read(&copy).unwrap());
@@ -126,7 +98,7 @@ fn let_etcd_go_back(nodes: &mut Mirrored<'_>, etcd: &mut Machine) -> (usize, usi
     write(nodes.node(one), 1);
     let pid = etcd.pid().unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    copy_folder(&data, &older);
+    copy_folder(&data, &older).unwrap();
     kill_process(pid, Signal::CONT).unwrap();
     // From now on, the other replica is alone.
     nodes.crash(one);
@@ -135,7 +107,7 @@ fn let_etcd_go_back(nodes: &mut Mirrored<'_>, etcd: &mut Machine) -> (usize, usi
     nodes.crash(two);
     etcd.kill();
     fs::rename(&data, &newest).unwrap();
-    copy_folder(&older, &data);
+    copy_folder(&older, &data).unwrap();
     etcd.supervise();
     (one, two, newest)
 }

@@ -1,9 +1,11 @@
-//! Tortures a cluster of three nodes for many rounds: nodes are killed, stopped and cut off under a load
-//! that verifies every read. Prints how long readers and writers waited at the nodes that had no fault.
+//! Tortures a cluster of three nodes for many rounds: nodes are killed, stopped and cut off, and slices and etcd are
+//! restored from copies, under a load that verifies every read. Prints how long readers and writers waited at the nodes that had no fault.
 //!
 //! `scripts/torture-cluster` builds and runs it, as root: each node has a network namespace.
 
 #![allow(clippy::unwrap_used)] // a failed torture says where
+
+mod restores;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nearflash::{Client, Credentials, Options, Volume};
-use nearflash_node_tests::{Kind, Load, LoadSize, Machine, Mirrored, Network, Stamp};
+use nearflash_node_tests::{Held, Kind, Load, LoadSize, Machine, Mirrored, Network, Stamp};
 use rustix::process::{Signal, kill_process};
 
 const NODES: usize = 3;
@@ -54,10 +56,18 @@ enum Fault {
     StopAndSwitch,
     /// A volume is removed while hosts of all nodes write to it.
     Remove,
+    /// A core does not turn, and the other threads of its node do.
+    Hang,
+    /// The slice of a node that was killed is restored from a copy that was made while the node ran.
+    SliceBack,
+    /// Etcd goes back while nodes run, and then has its newest state again.
+    StoreForth,
+    /// Etcd goes back while nodes run. All nodes end, an operator accepts the older state, and they start.
+    StoreAccepted,
 }
 
 impl Fault {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 15] = [
         Self::Nothing,
         Self::Kill,
         Self::KillWithEtcd,
@@ -69,6 +79,10 @@ impl Fault {
         Self::PowerCut,
         Self::StopAndSwitch,
         Self::Remove,
+        Self::Hang,
+        Self::SliceBack,
+        Self::StoreForth,
+        Self::StoreAccepted,
     ];
 
     fn name(self) -> &'static str {
@@ -84,6 +98,10 @@ impl Fault {
             Self::PowerCut => "link down, then kill -9",
             Self::StopAndSwitch => "SIGSTOP, and a host switches",
             Self::Remove => "removal of a volume under load",
+            Self::Hang => "a core that does not turn",
+            Self::SliceBack => "kill -9, and an older slice",
+            Self::StoreForth => "etcd goes back and forth",
+            Self::StoreAccepted => "etcd goes back, and is accepted",
         }
     }
 
@@ -91,6 +109,7 @@ impl Fault {
     fn spares(self, first: usize, second: usize) -> Vec<usize> {
         let is_spared = |node: &usize| match self {
             Self::Nothing | Self::Remove => true,
+            Self::StoreAccepted => false,
             Self::CutOneWay | Self::CutBothWays => *node != first && *node != second,
             _ => *node != first,
         };
@@ -115,6 +134,10 @@ impl Random {
 
     fn node(&mut self) -> usize {
         usize::try_from(self.below(3)).unwrap()
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
     }
 }
 
@@ -153,6 +176,8 @@ struct Torture<'a> {
     times: BTreeMap<Fault, Times>,
     /// What the block of the host that switches must hold.
     switched: u64,
+    /// Threads that do not turn.
+    held: Option<Held>,
 }
 
 impl Torture<'_> {
@@ -209,6 +234,9 @@ impl Torture<'_> {
             Fault::Stop => self.nodes.signal(first, Signal::STOP),
             Fault::StopAndSwitch => self.switch(first, second),
             Fault::Remove => self.remove_under_load(first),
+            Fault::Hang => self.held = Some(self.nodes.node(first).hold("core-0")),
+            Fault::SliceBack => self.lose_later_writes(first),
+            Fault::StoreForth | Fault::StoreAccepted => self.store_goes_back(first),
             Fault::CutOneWay => self.network.cut(first, second),
             Fault::CutBothWays => {
                 self.network.cut(first, second);
@@ -225,6 +253,10 @@ impl Torture<'_> {
             Fault::Nothing | Fault::Kill | Fault::End | Fault::Remove => {
                 self.random.millis(500, 1500)
             }
+            Fault::StoreForth | Fault::StoreAccepted => self.random.millis(500, 1500),
+            Fault::SliceBack => Duration::ZERO,
+            // After 3 seconds, another node takes over.
+            Fault::Hang => self.random.millis(4000, 6000),
             Fault::KillWithEtcd => self.random.millis(2500, 4000),
             _ => self.random.millis(2000, 4000),
         });
@@ -234,7 +266,12 @@ impl Torture<'_> {
     fn relieve(&mut self, fault: Fault, first: usize, second: usize) {
         match fault {
             Fault::Nothing | Fault::Remove => {}
-            Fault::Kill | Fault::KillWithEtcd | Fault::End => self.nodes.serve(first),
+            Fault::Kill | Fault::KillWithEtcd | Fault::End | Fault::SliceBack => {
+                self.nodes.serve(first);
+            }
+            Fault::Hang => drop(self.held.take()),
+            Fault::StoreForth => self.store_is_the_newest_again(first),
+            Fault::StoreAccepted => self.accept_the_older_store(),
             Fault::Stop | Fault::StopAndSwitch => self.nodes.signal(first, Signal::CONT),
             Fault::CutOneWay => self.network.mend(first, second),
             Fault::CutBothWays => {
@@ -317,7 +354,10 @@ impl Torture<'_> {
 
     /// The longest waits of a reader and of a writer at these nodes since the last call.
     fn longest(&self, nodes: &[usize]) -> (Duration, Duration) {
-        let of = |kind| nodes.iter().map(|node| self.load.take_longest(*node, kind)).max().unwrap();
+        let of = |kind| {
+            let waits = nodes.iter().map(|node| self.load.take_longest(*node, kind));
+            waits.max().unwrap_or_default()
+        };
         (of(Kind::Reader), of(Kind::Writer))
     }
 
@@ -331,8 +371,9 @@ impl Torture<'_> {
         while !is_true(self) {
             if Instant::now() > deadline {
                 println!("not within {PATIENCE:?}: {what}");
-                (0..NODES).for_each(|it| println!("n{it}: {:?}", self.nodes.mirrors(it)));
-                for it in 0..NODES {
+                let running = (0..NODES).filter(|it| self.nodes.runs(*it));
+                running.clone().for_each(|it| println!("n{it}: {:?}", self.nodes.mirrors(it)));
+                for it in running {
                     let done =
                         [Kind::Writer, Kind::Reader].map(|kind| self.load.done_by_each(it, kind));
                     let status = self.nodes.node(it).command(&["status"]);
@@ -392,7 +433,8 @@ fn main() -> std::process::ExitCode {
     let load = Load::start(&nodes.addresses(), "data", size);
     let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (network, machines, times) = (&network, &machines[..], BTreeMap::new());
-    let mut torture = Torture { network, machines, nodes, load, random, times, switched: 0 };
+    let mut torture =
+        Torture { network, machines, nodes, load, random, times, switched: 0, held: None };
     let mut heals =
         torture.wait("the load begins", |it| (0..NODES).all(|node| it.progress(node) > 20));
     for round in 0..rounds {
