@@ -412,6 +412,19 @@ pub enum NodeError {
         /// The data.
         lost: Lost,
     },
+    /// Another node of the cluster runs, and does not say who uses the volume there.
+    #[error(
+        "volume '{name}' may be in use at node {node}, which runs and does not say by whom: see 'nearflash \
+         cluster status' and try again, or add --force, which destroys {lost}"
+    )]
+    NodeSaysNothing {
+        /// The volume.
+        name: Name,
+        /// The node.
+        node: Name,
+        /// The data.
+        lost: Lost,
+    },
     /// A volume that is to shrink holds a file system, or the like.
     #[error(
         "volume '{name}' holds {what}: make that shorter first, and add --force, which destroys \

@@ -50,7 +50,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::CoreSilent { processor } => {
             (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
         }
-        NodeError::NobodySaysWho { name, .. } => volume(ErrorCode::CoreSilent, name),
+        NodeError::NobodySaysWho { name, .. } | NodeError::NodeSaysNothing { name, .. } => {
+            volume(ErrorCode::CoreSilent, name)
+        }
         NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
         NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
         NodeError::Zero { device, .. } => {

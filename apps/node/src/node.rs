@@ -32,6 +32,7 @@ mod status;
 mod tokens;
 mod trace;
 mod usage;
+mod users;
 mod withdrawn;
 mod workers;
 mod zeroing;

@@ -14,6 +14,7 @@
 mod node;
 mod place;
 mod replace;
+mod users;
 mod volume;
 
 pub use replace::lost_by_removal;
@@ -68,6 +69,18 @@ pub enum Change {
     RemoveVolume {
         /// The volume.
         volume: Uuid,
+    },
+    /// Tells the other nodes who uses a volume at a node. An answer with a higher number than all others is
+    /// the question to the other nodes.
+    TellUsers {
+        /// The volume.
+        volume: Uuid,
+        /// The node.
+        node: Uuid,
+        /// The number of the question.
+        number: u64,
+        /// The users in a few words; empty if there are none.
+        users: String,
     },
     /// Removes a node that does not run. Its replicas are replaced by new ones on other nodes, as far as
     /// there is room.
@@ -360,6 +373,9 @@ impl Change {
                 volume::show(state, *volume, *rows, *blocks)
             }
             Self::RemoveVolume { volume } => volume::remove(state, *volume),
+            Self::TellUsers { volume, node, number, users } => {
+                users::tell(state, (*volume, *node), *number, users)
+            }
             Self::RemoveNode { node, gives_up } => replace::remove_node(state, *node, *gives_up),
             Self::Repair => replace::repair(state),
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::record::{AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState};
 use crate::state::{ClusterState, Inconsistent, MirrorView, inconsistent};
+use crate::users::questions;
 use crate::{Key, MirrorKey};
 
 /// All that a node has to know in order to serve the volumes of the cluster.
@@ -32,6 +33,8 @@ pub struct Tables {
     pub elsewhere: Vec<HostDoors>,
     /// The volumes that cannot be served, with the fault.
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
+    /// The volumes of which another node asks who uses them, with the number of the question.
+    pub questions: BTreeMap<Uuid, u64>,
 }
 
 /// A volume and its layout.
@@ -206,7 +209,8 @@ pub struct SlicePlace {
 
 /// The tables of a node.
 pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
-    let mut tables = Tables { elsewhere: elsewhere(state, node), ..Tables::default() };
+    let (elsewhere, questions) = (elsewhere(state, node), questions(state, node));
+    let mut tables = Tables { elsewhere, questions, ..Tables::default() };
     for (uuid, volume) in state.volumes() {
         if volume.state == VolumeState::Removing {
             continue;

@@ -198,7 +198,7 @@ impl Known<'_> {
             }
             // Nothing is withdrawn with these.
             Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => true,
-            Key::On(..) | Key::Alive(_) => true,
+            Key::On(..) | Key::Alive(_) | Key::Users(..) => true,
         }
     }
 

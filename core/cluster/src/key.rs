@@ -57,6 +57,8 @@ pub enum Key {
     Seen(Uuid),
     /// `removed/<node>`: the node was removed from the cluster, and must not come back.
     Removed(Uuid),
+    /// `users/<volume>/<node>`: the node's last answer to the question who uses the volume.
+    Users(Uuid, Uuid),
 }
 
 /// Error: a text under the prefix is not the name of a key.
@@ -113,6 +115,7 @@ impl fmt::Display for Key {
             Self::Alive(node) => write!(f, "alive/{node}"),
             Self::Seen(node) => write!(f, "seen/{node}"),
             Self::Removed(node) => write!(f, "removed/{node}"),
+            Self::Users(volume, node) => write!(f, "users/{volume}/{node}"),
         }
     }
 }
@@ -149,6 +152,7 @@ fn parse(text: &str) -> Option<Key> {
         ["alive", node] => Key::Alive(node.parse().ok()?),
         ["seen", node] => Key::Seen(node.parse().ok()?),
         ["removed", node] => Key::Removed(node.parse().ok()?),
+        ["users", volume, node] => Key::Users(volume.parse().ok()?, node.parse().ok()?),
         _ => return None,
     })
 }
@@ -160,7 +164,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..16u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..17u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -181,6 +185,7 @@ mod tests {
                     12 => Key::Removed(first),
                     13 => Key::History,
                     14 => Key::Seen(first),
+                    15 => Key::Users(first, second),
                     _ => Key::Alive(first),
                 }
             },

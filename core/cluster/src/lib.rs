@@ -17,6 +17,7 @@ pub mod record;
 pub mod state;
 pub mod store;
 pub mod summary;
+pub mod users;
 pub mod verdict;
 
 pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};

@@ -10,7 +10,7 @@ mod volume;
 
 pub use node::{
     ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord,
-    NodeRecord, RemovedRecord, SeenRecord,
+    NodeRecord, RemovedRecord, SeenRecord, UsersRecord,
 };
 pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::key::{Key, MirrorKey};
 use crate::record::{
     AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord, Record,
-    RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
+    RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord,
 };
 use crate::store::{Found, ModRevision};
 
@@ -36,6 +36,8 @@ pub struct ClusterState {
     replicas: BTreeMap<MirrorKey, (ReplicasRecord, ModRevision)>,
     removed: BTreeMap<Uuid, RemovedRecord>,
     alive: BTreeMap<Uuid, AliveRecord>,
+    /// By volume and node.
+    users: BTreeMap<(Uuid, Uuid), UsersRecord>,
 }
 
 /// A key that cannot be used.
@@ -165,6 +167,7 @@ impl ClusterState {
             }
             Key::Removed(node) => put(&mut self.removed, *node, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
+            Key::Users(volume, node) => put(&mut self.users, (*volume, *node), value),
             Key::On(..) | Key::Seen(_) => Ok(()),
         }
     }
@@ -185,6 +188,7 @@ impl ClusterState {
             Key::Replicas(mirror) => drop(self.replicas.remove(mirror)),
             Key::Alive(node) => drop(self.alive.remove(node)),
             Key::Removed(node) => drop(self.removed.remove(node)),
+            Key::Users(volume, node) => drop(self.users.remove(&(*volume, *node))),
             Key::On(..) | Key::Seen(_) => {}
         }
     }
@@ -262,6 +266,11 @@ impl ClusterState {
     /// The nodes that were removed.
     pub fn removed(&self) -> &BTreeMap<Uuid, RemovedRecord> {
         &self.removed
+    }
+
+    /// The answers of nodes to the last questions who uses which volume, by volume and node.
+    pub(crate) fn users(&self) -> &BTreeMap<(Uuid, Uuid), UsersRecord> {
+        &self.users
     }
 
     /// The node of a slice.

@@ -300,3 +300,61 @@ fn discovery_at_each_node_lists_the_addresses_of_all_and_each_is_a_portal_group_
         eventually("the addresses of both nodes", all);
     }
 }
+
+/// The refusal to remove the volume, as this node says it.
+fn refused_removal(machine: &Machine) -> String {
+    refused(&["volume", "remove", "data", "--data-dir", &machine.place.data_dir()]).message
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_volume_that_is_used_at_another_node_is_removed_only_by_force() {
+    let machines = cluster(2);
+    let nodes = [serve(&machines[0], "n1"), serve(&machines[1], "n2")];
+    create(&nodes[0], &["--size", "32MiB"]);
+    nodes.iter().for_each(|node| eventually("the volume", || has_volume(node)));
+    let check = |user: &str| {
+        let message = refused_removal(&machines[0]);
+        assert!(message.contains("'data' is in use by") && message.contains(user), "{message}");
+        assert!(message.contains("at node n2") && message.contains("--force"), "{message}");
+    };
+    for door in Door::ALL {
+        let volume = door.anonymous(&nodes[1]).unwrap().open("data").unwrap();
+        check("direct client");
+        volume.write_at(&[7; 4096], 0).unwrap();
+    }
+    let mut host = Host::connect(&nodes[1], "data");
+    check("NVMe host");
+    assert_eq!(host.write_stamp(Stamp { lba: 1, sequence: 1 }), Status::SUCCESS);
+    drop(host);
+    let initiator = Initiator::login(&nodes[1], "data", &Who::named("a")).unwrap();
+    check("iSCSI initiator iqn.2026-11.test:a");
+    initiator.log_out();
+    // Everybody has gone, and the refusals have left nothing behind.
+    let remove = ["volume", "remove", "data", "--data-dir", &machines[0].place.data_dir()];
+    let is_removed = || Command::new(nearflash()).args(remove).output().unwrap().status.success();
+    eventually("the removal", is_removed);
+    nodes.iter().for_each(|node| eventually("the end", || !has_volume(node)));
+
+    create(&nodes[1], &["--size", "32MiB"]);
+    nodes.iter().for_each(|node| eventually("the volume", || has_volume(node)));
+    let volume = Door::Tcp.anonymous(&nodes[1]).unwrap().open("data").unwrap();
+    check("direct client");
+    nodes[0].command(&["volume", "remove", "data", "--force"]);
+    eventually("the end", || volume.read_at(&mut [0; 4096], 0).is_err());
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_node_that_does_not_say_who_uses_a_volume_holds_its_removal_up_only_while_it_counts_as_up() {
+    let machines = cluster(2);
+    let (first, second) = (serve(&machines[0], "n1"), serve(&machines[1], "n2"));
+    create(&first, &["--size", "32MiB", "--placement", "central:n1"]);
+    eventually("the volume", || has_volume(&second));
+    let _volume = Door::Tcp.anonymous(&second).unwrap().open("data").unwrap();
+    assert!(refused_removal(&machines[0]).contains("direct client"));
+    second.crash();
+    // The call waits until the lease of the node is over.
+    first.command(&["volume", "remove", "data"]);
+    assert!(!has_volume(&first));
+}

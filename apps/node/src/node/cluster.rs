@@ -14,7 +14,7 @@ use nearflash_api::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_cluster::change::{STRIPE_UNIT, VolumeSpec};
-use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord};
+use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_cluster::state::MirrorView;
 use nearflash_cluster::{Change, ClusterState, MirrorKey, part_name};
 use nearflash_space::{Home, Name, VolumeError};
@@ -30,13 +30,13 @@ use crate::exports::volume_info;
 use crate::iscsi_names;
 
 /// The time for a change of the store.
-const CHANGE_MAX: Duration = Duration::from_secs(20);
+pub(super) const CHANGE_MAX: Duration = Duration::from_secs(20);
 
 /// The time within which a node must offer a new part, and this node must serve a new volume.
 const OFFER_MAX: Duration = Duration::from_secs(20);
 
 /// The pause between two looks at something that another thread does.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// The block size of every volume of a cluster: no device has larger blocks, so no block of a device
 /// holds blocks of two parts.
@@ -49,7 +49,7 @@ impl Node {
         let _ = self.cluster.set(follower);
     }
 
-    fn cluster(&self) -> Result<&Arc<Follower>, NodeError> {
+    pub(super) fn cluster(&self) -> Result<&Arc<Follower>, NodeError> {
         self.cluster.get().ok_or(NodeError::NoCluster)
     }
 
@@ -131,6 +131,9 @@ impl Node {
             (None, Some(record)) => unserved_info(uuid, record),
             (None, None) => return Err(VolumeError::NotFound(name.clone()).into()),
         };
+        if !force && record.is_some_and(|it| it.state == VolumeState::Ready) {
+            self.check_elsewhere(uuid, name, Lost::All(ByteLen(info.bytes)))?;
+        }
         follower.change(Change::RemoveVolume { volume: uuid }, CHANGE_MAX)?;
         Ok(info)
     }

@@ -77,7 +77,8 @@ impl Node {
 
     /// Serves what these tables say from now on, except where requests on what was there before are under
     /// way: see [`Self::show_cluster`].
-    pub(crate) fn follow_cluster(&self, tables: Tables) -> bool {
+    pub(crate) fn follow_cluster(self: &Arc<Self>, mut tables: Tables) -> bool {
+        self.answer_questions(std::mem::take(&mut tables.questions));
         {
             let mut shared = self.shared();
             let before = std::mem::take(&mut shared.tables);

@@ -53,6 +53,16 @@ pub(super) enum Usage {
 }
 
 impl Usage {
+    /// The users, as the node tells them to another one; empty if there are none.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Files => "the owner of its files".to_owned(),
+            Self::By(users) => sentence(users),
+            Self::Unknown => "somebody unknown (a core does not answer)".to_owned(),
+        }
+    }
+
     /// Refuses to destroy data that is in use, unless the caller insists. Files that the node serves are
     /// never destroyed under it.
     pub(super) fn check(&self, name: &Name, lost: Lost, force: bool) -> Result<(), NodeError> {

@@ -170,7 +170,7 @@ impl Agent {
         }
         let is_seen_later = |it: &Found| {
             let key = Key::parse(self.config.cluster, &it.key);
-            key.is_ok_and(|key| !matches!(key, Key::Alive(_) | Key::Seen(_)))
+            key.is_ok_and(|key| !matches!(key, Key::Alive(_) | Key::Seen(_) | Key::Users(..)))
         };
         let is_to_be_seen = changes.iter().any(is_seen_later);
         changes.iter().for_each(|it| self.state.apply(it));

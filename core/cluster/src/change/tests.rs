@@ -2,6 +2,7 @@
 
 mod replace;
 mod replicas;
+mod users;
 
 use std::collections::BTreeSet;
 
@@ -201,13 +202,17 @@ fn a_late_copy_of_a_creation_does_not_bring_a_removed_volume_back() {
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
-    (0..6u8, 1..4u16, 1..6u16, 1..60u64).prop_map(|(kind, at, number, gib)| {
+    (0..7u8, 1..4u16, 1..6u16, 1..60u64).prop_map(|(kind, at, number, gib)| {
         let replicas = if number % 2 == 0 { 2 } else { 1 };
         let spec = VolumeSpec { replicas, ..volume(number, ByteLen(gib * GIB)) };
         match kind {
             0 => register(at),
             1 => open_slice(at, ByteLen(50 * GIB), gib),
             2 | 3 => Change::CreateVolume(spec),
+            6 => {
+                let (volume, node) = (spec.uuid, node(at));
+                Change::TellUsers { volume, node, number: gib, users: String::new() }
+            }
             4 => Change::GrowVolume { volume: spec.uuid, blocks: spec.blocks },
             _ => Change::RemoveVolume { volume: spec.uuid },
         }

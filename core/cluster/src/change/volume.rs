@@ -244,6 +244,8 @@ pub(super) fn remove(state: &ClusterState, uuid: Uuid) -> Result<Step, Refusal> 
     let mut volume = known.clone();
     if known.state != VolumeState::Removing {
         volume.state = VolumeState::Removing;
+    } else if super::users::forget(&mut draft, uuid)? {
+        return draft.submit();
     } else if let Some(row) = state.rows(uuid, known)?.pop() {
         drop_last_row(&mut draft, &mut volume, &row)?;
     } else {

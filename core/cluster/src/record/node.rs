@@ -148,6 +148,19 @@ pub struct AliveRecord {
     pub run: u64,
 }
 
+/// The answer of a node to the question who uses a volume. The question is an answer of another node that has
+/// a higher number.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsersRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The number of the question.
+    pub number: u64,
+    /// The users in a few words; empty if there are none.
+    pub users: String,
+}
+
 impl Record for ClusterRecord {}
 
 impl Record for HistoryRecord {}
@@ -171,3 +184,5 @@ impl Record for NodeRecord {
 impl Record for AliveRecord {}
 
 impl Record for RemovedRecord {}
+
+impl Record for UsersRecord {}
