@@ -62,6 +62,10 @@ fn every_metric_of_the_alerts_and_the_dashboard_exists_and_every_family_is_docum
         assert!(mentioned.len() > 10 && unknown.is_empty(), "{path}: {unknown:?}");
     }
     let dashboard = read("packaging/monitoring/dashboard.json");
+    let shown = mentioned(&dashboard);
+    let alerting = mentioned(&read("packaging/monitoring/alerts.yaml"));
+    let unseen: Vec<_> = alerting.difference(&shown).collect();
+    assert!(unseen.is_empty(), "an alert has no panel: {unseen:?}");
     let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
