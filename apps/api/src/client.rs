@@ -54,6 +54,7 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             ": it is for the user that runs the node and for root: repeat the command as one of them"
         }
+        io::ErrorKind::NotADirectory => ": choose the directory of a node with --data-dir",
         io::ErrorKind::UnexpectedEof => ": the node has ended, or is ending: see its log",
         io::ErrorKind::WouldBlock => ": the node does not answer: see its log",
         _ => "",

@@ -106,7 +106,11 @@ pub(crate) enum Failure {
         source: std::io::Error,
     },
     /// The file of changes could not be read.
-    #[error("cannot read the changes that {} has recorded: {source}", data_dir.display())]
+    #[error(
+        "cannot read the changes that {} has recorded: {source}: run this as the user of the node, and name its \
+         directory with --data-dir",
+        data_dir.display()
+    )]
     Changes {
         /// The data directory.
         data_dir: std::path::PathBuf,

@@ -5,8 +5,10 @@
 mod common;
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -324,6 +326,47 @@ fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
     let owner = format!("is in use by another node (process {})", node.child.id());
     assert!(message.contains(&owner), "{message}");
     assert_eq!(code, 1);
+}
+
+/// The superuser may read everything, so the program runs as another user then.
+#[test]
+fn a_data_directory_that_cannot_be_read_is_said_in_one_line_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    std::fs::create_dir(&data_dir).unwrap();
+    let program = folder.path().join("nearflash");
+    std::fs::copy(nearflash(&[]).get_program(), &program).unwrap();
+    let mode = <std::fs::Permissions as PermissionsExt>::from_mode;
+    std::fs::set_permissions(folder.path(), mode(0o755)).unwrap();
+    std::fs::set_permissions(&data_dir, mode(0o000)).unwrap();
+    let flags = ["--device", "r=ram:2MiB", "--nvme-tcp", "127.0.0.1:0", "--data-dir"];
+    for (arguments, remedy) in [
+        (&[&["serve"], &flags[..]].concat()[..], "run this as its owner"),
+        (&["status", "--data-dir"], "repeat the command as one of them"),
+        (&["events", "--changes", "--data-dir"], "run this as the user of the node"),
+    ] {
+        let mut command = Command::new(&program);
+        command.args(arguments).arg(&data_dir).stdin(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), message.matches('\n').count()),
+            (Some(1), 1),
+            "{message}"
+        );
+        assert!(message.contains(text(&data_dir)) && message.contains(remedy), "{message}");
+    }
+    std::fs::set_permissions(&data_dir, mode(0o700)).unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let serve = [&["serve"], &flags[..], &[text(&file)]].concat();
+    for arguments in [&serve[..], &["status", "--data-dir", text(&file)]] {
+        let (message, code) = failed(arguments);
+        assert!(message.contains("with --data-dir") && code == 1, "{message}");
+    }
 }
 
 #[test]

@@ -15,6 +15,12 @@ fn data_dir_remedy(kind: io::ErrorKind) -> &'static str {
             "make space in its file system"
         }
         io::ErrorKind::ReadOnlyFilesystem => "make its file system writable",
+        io::ErrorKind::PermissionDenied => {
+            "run this as its owner, or correct the permissions of the directory and of the files in it"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "it must be a directory: choose another with --data-dir"
+        }
         _ => "correct its path or permissions, or choose another with --data-dir",
     }
 }

@@ -268,6 +268,18 @@ fn a_data_directory_that_cannot_be_made_is_refused() {
     let message = Catalog::open(Path::new("/dev/null/x"), FRESH).unwrap_err().to_string();
     assert!(message.starts_with("data directory /dev/null/x: "), "{message}");
     assert!(message.ends_with("choose another with --data-dir"), "{message}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let message = Catalog::open(&file, FRESH).unwrap_err().to_string();
+    assert!(message.contains("it must be a directory: choose another"), "{message}");
+    let path = std::path::PathBuf::from("locked");
+    let source = std::io::ErrorKind::PermissionDenied.into();
+    let message = CatalogError::DataDir { path, source }.to_string();
+    assert!(
+        message.starts_with("data directory locked: permission denied: run this as"),
+        "{message}"
+    );
     // Another directory would be another node.
     let path = std::path::PathBuf::from("full");
     let full = CatalogError::DataDir { path, source: std::io::ErrorKind::StorageFull.into() };
