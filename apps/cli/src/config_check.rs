@@ -11,6 +11,9 @@ use crate::failure::{Failure, report};
 use crate::output::{print, show};
 use crate::tables;
 
+/// The exit code of invalid input.
+const INVALID: u8 = 2;
+
 /// The arguments of `nearflash config check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
@@ -45,20 +48,20 @@ struct Fault {
     message: String,
 }
 
-/// Checks a file. The exit code is 1 if it has an error.
+/// Checks a file. An error in it is an invalid input, as for `nearflash apply` and `nearflash serve --config`.
 pub(crate) fn run_check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let (resources, errors) = match Config::read(&args.file) {
         Ok(config) => (resources(&config), Vec::new()),
         Err(errors) => (Vec::new(), errors),
     };
     if !errors.is_empty() && !args.json {
-        return Ok(report(&errors, 1));
+        return Ok(report(&errors, INVALID));
     }
     let fault = |error: &ConfigError| Fault { line: error.line(), message: error.to_string() };
     let errors: Vec<Fault> = errors.iter().map(fault).collect();
     let checked = Checked { is_valid: errors.is_empty(), resources, errors };
     print(&show(&checked, args.json, |checked| tables::declared(&checked.resources)))?;
-    Ok(ExitCode::from(u8::from(!checked.is_valid)))
+    Ok(if checked.is_valid { ExitCode::SUCCESS } else { INVALID.into() })
 }
 
 /// Everything that a configuration declares, in the order of its explanation.
