@@ -28,6 +28,7 @@ mod status;
 mod tests;
 mod token;
 mod trace;
+mod usage;
 mod verdict;
 mod volume;
 
@@ -71,6 +72,7 @@ pub use token::{
 pub use trace::{
     StageSummary, StageTimes, TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, Trace, TraceRun, TracedRequest,
 };
+pub use usage::usage_line;
 pub use verdict::{Level, Verdict};
 pub use volume::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use nearflash_api::usage_line;
 use nearflash_units::OneLine;
 
 /// Exit code of a wrong command line.
@@ -20,33 +21,22 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
         // Nobody is left to tell if this fails.
         let _ = error.print();
     } else {
-        eprintln!("nearflash: {}", OneLine(&line(&error.render().to_string())));
+        eprintln!("nearflash: {}", OneLine(&usage_line(&error.render().to_string())));
     }
     if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS }
-}
-
-/// The paragraphs of a message as one line. The last paragraph of the parser says that there is help; the
-/// usage, if it has one, says the same and more.
-fn line(message: &str) -> String {
-    let message = message.strip_prefix("error: ").unwrap_or(message);
-    let words = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
-    let parts = message.split("\n\n").map(words).filter(|part| !part.is_empty());
-    let parts: Vec<String> =
-        parts.filter(|part| !part.starts_with("For more information")).collect();
-    parts.join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
-    use super::line;
+    use super::usage_line;
     use crate::args::Cli;
 
     fn refused(arguments: &[&str]) -> String {
         let arguments = ["nearflash"].iter().chain(arguments);
         let error = Cli::try_parse_from(arguments).expect_err("the command line is wrong");
-        line(&error.render().to_string())
+        usage_line(&error.render().to_string())
     }
 
     #[test]

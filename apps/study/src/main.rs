@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
+use nearflash_api::usage_line;
 use nearflash_study::{StudyCommand, StudyError};
 use nearflash_units::OneLine;
 
@@ -54,7 +56,11 @@ enum Subcommand {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().subcommand {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let done = match cli.subcommand {
         Subcommand::Study(command) => nearflash_study::run(&command),
         Subcommand::Completions { shell } => completions(shell),
         Subcommand::ManualPages { dir } => manual_pages(dir),
@@ -63,6 +69,18 @@ fn main() -> ExitCode {
         eprintln!("nearflash-study: {}", OneLine(&error));
         if error.is_usage() { 2.into() } else { ExitCode::FAILURE }
     })
+}
+
+/// Prints the help that was asked for, or says in one line what is wrong with the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        // Nobody is left to tell if this fails.
+        let _ = error.print();
+    } else {
+        eprintln!("nearflash-study: {}", OneLine(&usage_line(&error.render().to_string())));
+    }
+    if error.use_stderr() { 2.into() } else { ExitCode::SUCCESS }
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<ExitCode, StudyError> {

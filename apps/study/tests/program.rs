@@ -50,6 +50,17 @@ fn a_wrong_command_line_is_refused_with_the_remedy_and_nothing_is_begun() {
     assert_eq!(refused.status.code(), Some(2));
     let message = text(&refused.stderr);
     assert!(message.contains("'latency-sun'") && message.contains("'latency-sum'"), "{message}");
+    for arguments in [&["run", "latency-sun"][..], &["run", "--quik"], &["rum"], &["compare", "a"]]
+    {
+        let refused = study(dir.path(), arguments);
+        let message = text(&refused.stderr);
+        assert_eq!(
+            (refused.status.code(), message.matches('\n').count()),
+            (Some(2), 1),
+            "{message}"
+        );
+        assert!(message.starts_with("nearflash-study: "), "{message}");
+    }
     let full = dir.path().join("full.img");
     std::fs::write(&full, vec![7; 1 << 20]).unwrap();
     std::fs::File::options().write(true).open(&full).unwrap().set_len(4 << 30).unwrap();
