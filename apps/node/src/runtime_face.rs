@@ -301,7 +301,7 @@ pub struct Published {
 pub struct IscsiAccess {
     /// Every target, by name.
     pub targets: Vec<IscsiTarget>,
-    /// Every CHAP user.
+    /// Every CHAP account.
     pub accounts: Vec<ChapAccount>,
     /// Whether the anonymous doors require authentication, too.
     pub is_closed: bool,
@@ -785,7 +785,7 @@ pub struct ConnectedInitiator {
     pub initiator: String,
     /// The name of its target; `None` in a discovery session.
     pub target: Option<String>,
-    /// The CHAP user that it authenticated as.
+    /// The CHAP account that it authenticated as.
     pub user: Option<String>,
     /// The source address of its first connection.
     pub address: SocketAddr,

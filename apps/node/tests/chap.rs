@@ -170,7 +170,7 @@ fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated
     };
     for (call, reason) in [
         (add("app", None, None), "CHAP account 'app' exists already"),
-        (add("a b", None, None), "'a b' is not a valid CHAP user"),
+        (add("a b", None, None), "'a b' is not a valid name of a CHAP account"),
         (add("c", Some("hushhushhus"), None), "a CHAP secret has 12 to 64 printable characters"),
         (add("c", None, mutual("hush")), "a CHAP secret has 12 to 64 printable characters"),
         (add("c", Some("hushhushhush"), mutual("hushhushhush")), "the two secrets are the same"),

@@ -36,7 +36,7 @@ pub struct ChapUser(Box<str>);
 /// Error: a text is not a CHAP user name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "'{0}' is not a valid CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', \
+    "'{0}' is not a valid name of a CHAP account: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', \
      ':', '@' or '+', beginning with a letter or a digit"
 )]
 pub struct ParseChapUserError(Box<str>);

@@ -45,7 +45,7 @@ pub struct IscsiTarget {
     pub mutual: Option<AccountFile>,
 }
 
-/// A CHAP user with a file that holds the secret.
+/// A CHAP account with a file that holds the secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccountFile {
     /// CHAP_N.

@@ -253,7 +253,7 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     if accounts.is_empty() {
         return "no CHAP accounts: add one with 'nearflash chap add USER'\n".to_owned();
     }
-    let mut table = table(&["CHAP USER", "MUTUAL USER", "INITIATORS"], &[]);
+    let mut table = table(&["CHAP ACCOUNT", "MUTUAL USER", "INITIATORS"], &[]);
     for account in accounts {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
         let names = account.initiators.join(",");

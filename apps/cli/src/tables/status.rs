@@ -278,7 +278,7 @@ fn initiators(status: &Status) -> String {
         let said = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
         return said.to_owned();
     }
-    let header = ["INITIATOR", "FROM", "CHAP USER", "CORE", "CONNECTIONS", "TARGET"];
+    let header = ["INITIATOR", "FROM", "CHAP ACCOUNT", "CORE", "CONNECTIONS", "TARGET"];
     let mut table = table(&header, &[3, 4]);
     for session in &status.initiators {
         table.add_row([

@@ -212,9 +212,9 @@ fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
         192.0.2.7:50002          logging in     0          3
         and 2 more
 
-        INITIATOR                 FROM             CHAP USER  CORE  CONNECTIONS  TARGET
-        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  app           1            2  iqn.2026-11.io.nearflash:data
-        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  -             1            2  discovery
+        INITIATOR                 FROM             CHAP ACCOUNT  CORE  CONNECTIONS  TARGET
+        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  app              1            2  iqn.2026-11.io.nearflash:data
+        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  -                1            2  discovery
         "#);
 }
 

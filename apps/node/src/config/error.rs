@@ -344,7 +344,7 @@ pub enum ValueError {
         /// The text.
         text: Box<str>,
     },
-    /// Not a CHAP user.
+    /// Not the name of a CHAP account.
     #[error(transparent)]
     ChapUser(#[from] ParseChapUserError),
     /// Not a CHAP secret.
