@@ -58,10 +58,12 @@ impl Torture<'_> {
 
     /// All nodes end, an operator accepts the older etcd, and they start.
     pub(crate) fn accept_the_older_store(&mut self) {
-        let is_orderly = self.random.coin();
+        // Only the first one can end in order: the requests of others wait for nodes that have gone, and nobody can
+        // change a membership.
+        let mut is_orderly = self.random.coin();
         for node in 0..NODES {
             match self.nodes.runs(node) {
-                true if is_orderly => self.nodes.terminate(node),
+                true if std::mem::take(&mut is_orderly) => self.nodes.terminate(node),
                 true => self.nodes.crash(node),
                 false => {}
             }
