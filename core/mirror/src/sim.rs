@@ -92,6 +92,24 @@ const FLOOR: &[(&str, u64)] = &[
     ("writes unknown", 680),
 ];
 
+/// Whether tests run all their seeds: `ALL_SEEDS` is set.
+fn all_seeds() -> bool {
+    std::env::var_os("ALL_SEEDS").is_some()
+}
+
+/// The seeds of a test: a quarter of this number, or [all](all_seeds).
+fn seeds(number: u64) -> std::ops::Range<u64> {
+    0..if all_seeds() { number } else { number.div_ceil(4) }
+}
+
+/// [All seeds](all_seeds) must bring up each event this often; a part of them brings up what it does.
+fn expect(counts: &Counts, floors: &[(&str, u64)]) {
+    for (name, floor) in floors.iter().filter(|_| all_seeds()) {
+        let count = counts.get(name).copied().unwrap_or(0);
+        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
+    }
+}
+
 /// The result of one seed.
 fn run(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
     Run::new(seed, mutant, false).run().map_err(|problem| format!("seed {seed}: {problem}"))
@@ -149,37 +167,34 @@ fn sum(runs: impl Iterator<Item = Result<Counts, String>>) -> Counts {
 
 #[test]
 fn mirrors_keep_their_promises_under_late_and_lost_messages_and_changes_of_membership() {
-    let counts = run_all(0..200);
-    for (name, floor) in FLOOR {
-        let count = counts.get(name).copied().unwrap_or(0);
-        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
-    }
+    let counts = run_all(seeds(200));
+    expect(&counts, FLOOR);
 }
 
 #[test]
 fn an_orderly_handover_loses_no_path() {
     let mut counts = Counts::new();
-    for seed in 0..30 {
+    for seed in seeds(30) {
         let more = Run::orderly(seed).run().unwrap_or_else(|it| panic!("seed {seed}: {it}"));
         let count = |name| more.get(name).copied().unwrap_or(0);
         // The store may lose calls, so writes may find no primary in time.
         assert_eq!(count("paths lost"), 0, "seed {seed}");
         more.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
     }
-    assert!(counts["takeovers"] > 30 && counts["nodes that left"] == 30, "{counts:#?}");
+    expect(&counts, &[("takeovers", 31), ("nodes that left", 30)]);
 }
 
 #[test]
 fn a_block_that_one_replica_cannot_read_is_repaired_and_no_host_sees_it() {
     let mut repaired = 0;
-    for seed in 0..20 {
+    for seed in seeds(20) {
         let counts = Run::scratched(seed).run().unwrap_or_else(|it| panic!("seed {seed}: {it}"));
         let count = |name| counts.get(name).copied().unwrap_or(0);
         assert_eq!(count("reads of scratched blocks that failed"), 0, "seed {seed}");
         assert_eq!(count("takeovers") + count("replicas dropped"), 0, "seed {seed}");
         repaired += count("reads repaired");
     }
-    assert!(repaired > 100, "{repaired}");
+    assert!(repaired > 5 * seeds(20).end, "{repaired}");
 }
 
 fn run_torn(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
@@ -188,15 +203,14 @@ fn run_torn(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
 
 #[test]
 fn a_repair_that_a_loss_of_power_tears_is_repaired_when_the_node_returns() {
-    let counts = sum((0..40).map(|seed| run_torn(seed, None)));
-    assert!(counts["repairs that were torn"] > 12, "{counts:#?}");
-    assert!(counts["copies of what was written"] > 12, "{counts:#?}");
+    let counts = sum(seeds(40).map(|seed| run_torn(seed, None)));
+    expect(&counts, &[("repairs that were torn", 13), ("copies of what was written", 13)]);
 }
 
 #[test]
 fn a_flush_fails_over_a_node_that_ran_on_while_the_last_replicas_lost_their_power() {
     let (mut failed, mut found) = (0, 0);
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let run = |mutant| Run::dark(seed, mutant).run();
         let counts = run(None).unwrap_or_else(|problem| panic!("seed {seed}, dark: {problem}"));
         let count = counts.get("flushes that failed over lost writes").copied().unwrap_or(0);
@@ -204,7 +218,8 @@ fn a_flush_fails_over_a_node_that_ran_on_while_the_last_replicas_lost_their_powe
         found += u32::from(run(Some(Mutant::LossUntold)).is_err());
         failed += count;
     }
-    assert!(failed > 20 && found > 2, "{failed} {found}");
+    assert!(failed > seeds(40).end / 2, "{failed}");
+    assert!(found > 2 || !all_seeds(), "{found}");
 }
 
 /// The same of the seeds with a planner.
@@ -219,20 +234,14 @@ const FLOOR_WITH_PLANNER: &[(&str, u64)] = &[
 
 #[test]
 fn mirrors_keep_their_promises_while_replicas_that_are_out_of_sync_are_replaced() {
-    let counts = run_all_with_planner(0..150);
-    for (name, floor) in FLOOR_WITH_PLANNER {
-        let count = counts.get(name).copied().unwrap_or(0);
-        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
-    }
+    let counts = run_all_with_planner(seeds(150));
+    expect(&counts, FLOOR_WITH_PLANNER);
 }
 
 #[test]
 fn mirrors_keep_their_promises_while_a_store_that_was_restored_gives_some_of_the_answers() {
-    let counts = sum((0..150).map(|seed| run_with_older_store(seed, None)));
-    for (name, floor) in [("answers of an older store", 60), ("takeovers", 80), ("joins", 150)] {
-        let count = counts.get(name).copied().unwrap_or(0);
-        assert!(count >= floor, "{name}: {count} of at least {floor} in {counts:#?}");
-    }
+    let counts = sum(seeds(150).map(|seed| run_with_older_store(seed, None)));
+    expect(&counts, &[("answers of an older store", 60), ("takeovers", 80), ("joins", 150)]);
 }
 
 /// The same of the seeds with removals, each roughly two thirds of what comes up.
@@ -245,11 +254,8 @@ const FLOOR_WITH_REMOVALS: &[(&str, u64)] = &[
 
 #[test]
 fn all_operations_end_while_volumes_are_removed_under_load() {
-    let counts = run_all_with_removals(0..100);
-    for (name, floor) in FLOOR_WITH_REMOVALS {
-        let count = counts.get(name).copied().unwrap_or(0);
-        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
-    }
+    let counts = run_all_with_removals(seeds(100));
+    expect(&counts, FLOOR_WITH_REMOVALS);
 }
 
 /// The same of the seeds with stalls.
@@ -263,11 +269,8 @@ const FLOOR_WITH_STALLS: &[(&str, u64)] = &[
 
 #[test]
 fn mirrors_go_on_without_a_node_whose_core_does_not_turn() {
-    let counts = run_all_with_stalls(0..60);
-    for (name, floor) in FLOOR_WITH_STALLS {
-        let count = counts.get(name).copied().unwrap_or(0);
-        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
-    }
+    let counts = run_all_with_stalls(seeds(60));
+    expect(&counts, FLOOR_WITH_STALLS);
 }
 
 /// `SIM_SEED=17` runs one seed, with a planner and with removals, too; `SIM_SEEDS=400..40000` many.

@@ -4,6 +4,8 @@
 use nearflash_sim::{Clock, Cut, Mix, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::Nanos;
 
+use crate::shared::seeds;
+
 /// Two nodes, each with a host of its own and one on the volumes of the other.
 fn plan(seed: u64, commands: u32) -> Plan {
     let clocks = vec![Clock::default(); 2];
@@ -113,7 +115,7 @@ fn a_node_that_pauses_for_a_short_time_costs_no_path() {
     }
 }
 
-/// The number of seeds, and how often each event must occur in all of them: far less often than it does.
+/// The number of all seeds, and how often each event must occur in all of them: far less often than it does.
 const SEEDS: u64 = 12;
 const FLOOR: [(&str, u64); 7] = [
     ("nodes parted", 5),
@@ -127,13 +129,8 @@ const FLOOR: [(&str, u64); 7] = [
 
 #[test]
 fn whatever_one_node_does_no_volume_that_two_serve_is_stale_or_torn() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first: u64 = number("SIM_FIRST").unwrap_or(1);
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first..first + number("SIM_SEEDS").unwrap_or(SEEDS),
-    };
-    let count = seeds.end - seeds.start;
+    let seeds = seeds(SEEDS);
+    let (first, count) = (seeds.start, seeds.end - seeds.start);
     let reports: Vec<Report> = seeds.map(|seed| run(Plan::draw_far(seed))).collect();
     for (what, least) in FLOOR {
         let of = reports.iter().map(|report| report.count(what)).sum::<u64>();

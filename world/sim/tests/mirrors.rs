@@ -3,6 +3,8 @@
 use nearflash_sim::{Clock, Cut, Mix, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::shared::seeds;
+
 /// Nodes, each with a host of its own and one on the volumes of the next node.
 fn plan(seed: u64, nodes: usize, commands: u32) -> Plan {
     let clocks = vec![Clock::default(); nodes];
@@ -98,7 +100,7 @@ fn nodes_full_of_writes_for_each_other_go_on_because_of_what_is_reserved() {
     assert!(is_done(0, 5 << 20));
 }
 
-/// The number of seeds, and how often each event must occur in all of them: far less often than it does.
+/// The number of all seeds, and how often each event must occur in all of them: far less often than it does.
 const SEEDS: u64 = 12;
 const FLOOR: [(&str, u64); 6] = [
     ("nodes parted", 5),
@@ -111,13 +113,8 @@ const FLOOR: [(&str, u64); 6] = [
 
 #[test]
 fn whatever_happens_between_nodes_their_replicas_are_equal_and_nothing_is_stale_or_torn() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first: u64 = number("SIM_FIRST").unwrap_or(1);
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first..first + number("SIM_SEEDS").unwrap_or(SEEDS),
-    };
-    let count = seeds.end - seeds.start;
+    let seeds = seeds(SEEDS);
+    let (first, count) = (seeds.start, seeds.end - seeds.start);
     let reports: Vec<Report> = seeds.map(|seed| run(Plan::draw_mirrored(seed))).collect();
     for (what, least) in FLOOR {
         let of = reports.iter().map(|report| report.count(what)).sum::<u64>();

@@ -6,20 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nearflash_sim::{Plan, Report, run};
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
-}
-
-fn seeds() -> Vec<u64> {
-    match number("SIM_SEED") {
-        Some(seed) => vec![seed],
-        None => {
-            let first = number("SIM_FIRST").unwrap_or(1);
-            (first..first + number("SIM_SEEDS").unwrap_or(MANY)).collect()
-        }
-    }
-}
+use crate::shared::seeds;
 
 /// Runs all seeds on every processor; the first failure ends the test.
 fn run_all(seeds: &[u64]) -> Total {
@@ -49,7 +36,7 @@ fn run_all(seeds: &[u64]) -> Total {
     })
 }
 
-/// The number of runs by default. This many runs together reach all of [`FLOOR`]; fewer are not
+/// The number of runs with `ALL_SEEDS`. This many runs together reach all of [`FLOOR`]; fewer are not
 /// compared with it.
 const MANY: u64 = 64;
 
@@ -175,7 +162,7 @@ impl Total {
 
 #[test]
 fn whatever_the_world_does_nothing_is_lost_stale_or_left() {
-    let seeds = seeds();
+    let seeds: Vec<u64> = seeds(MANY).collect();
     println!("{} seeds from {}", seeds.len(), seeds[0]);
     let total = run_all(&seeds);
     println!("{:#?}", total.0);

@@ -6,7 +6,7 @@ use crate::shared;
 use nearflash_sim::{Clock, Cut, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::Nanos;
 
-use shared::{assert_nothing_waits_for_the_sweep, end};
+use shared::{assert_nothing_waits_for_the_sweep, end, seeds};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -125,7 +125,7 @@ fn a_node_that_pauses_for_longer_than_a_keep_alive_time_ends_its_controllers_bef
     }
 }
 
-/// The number of seeds, and how often each event must occur in all of them: far less often than it does.
+/// The number of all seeds, and how often each event must occur in all of them: far less often than it does.
 const SEEDS: u64 = 24;
 const FLOOR: [(&str, u64); 6] = [
     ("partition", 20),
@@ -138,12 +138,7 @@ const FLOOR: [(&str, u64); 6] = [
 
 #[test]
 fn whatever_one_machine_does_nothing_is_lost_stale_or_left_on_any() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first: u64 = number("SIM_FIRST").unwrap_or(1);
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first..first + number("SIM_SEEDS").unwrap_or(SEEDS),
-    };
+    let seeds = seeds(SEEDS);
     let count = seeds.end - seeds.start;
     let reports: Vec<Report> = seeds.map(|seed| run(Plan::draw_several(seed))).collect();
     let of = |what| match what {

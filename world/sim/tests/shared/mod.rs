@@ -1,5 +1,7 @@
 //! Helpers that several scenarios share.
 
+use std::ops::Range;
+
 use nearflash_sim::{Plan, Sim};
 use nearflash_units::Nanos;
 
@@ -23,4 +25,21 @@ pub(crate) fn assert_nothing_waits_for_the_sweep(seed: u64, mut plan: Plan) {
     let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
     assert!(done, "seed {seed}: something waits");
     end(sim);
+}
+
+/// The number that a variable of the environment holds.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// The seed `SIM_SEED`, or `SIM_SEEDS` of them from `SIM_FIRST` on: by default a quarter of `all`, and with
+/// `ALL_SEEDS` this many.
+pub(crate) fn seeds(all: u64) -> Range<u64> {
+    if let Some(seed) = number("SIM_SEED") {
+        return seed..seed + 1;
+    }
+    let by_default = if std::env::var_os("ALL_SEEDS").is_some() { all } else { all.div_ceil(4) };
+    let first = number("SIM_FIRST").unwrap_or(1);
+    first..first + number("SIM_SEEDS").unwrap_or(by_default)
 }
