@@ -418,7 +418,7 @@ impl Subcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigSubcommand {
-    /// Print all errors of a file with their lines, or list what it declares; the exit code is 1 if there is
+    /// Print all errors of a file with their lines, or list what it declares; the exit code is 2 if there is
     /// an error
     Check(CheckArgs),
 }
@@ -651,7 +651,7 @@ pub(crate) enum VolumeSubcommand {
         node: NodeArgs,
     },
     /// Remove a volume and its data
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The volume
         name: String,
@@ -691,7 +691,7 @@ pub(crate) enum CredentialSubcommand {
     },
     /// Remove a credential and its grants; when the command returns, its clients have lost all
     /// rights
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The credential
         id: String,
@@ -760,7 +760,7 @@ pub(crate) enum GrantSubcommand {
         node: NodeArgs,
     },
     /// Remove a grant; when the command returns, the grant has no effect
-    #[command(visible_aliases = ["revoke", "rm"])]
+    #[command(visible_aliases = ["revoke", "rm"], alias = "delete")]
     Remove {
         /// The grant's number, as 'nearflash grant list' shows it
         #[arg(value_parser = parse_number)]
@@ -916,7 +916,7 @@ pub(crate) enum HostSubcommand {
     },
     /// Remove a host: its list of volumes and its keys. A host with keys is disconnected, and does not enter
     /// without keys from then on
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
@@ -959,7 +959,7 @@ pub(crate) enum ChapSubcommand {
         node: NodeArgs,
     },
     /// Remove an account; when the command returns, its sessions have ended
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The account's user name
         user: String,
@@ -994,7 +994,7 @@ pub(crate) enum TokenSubcommand {
         node: NodeArgs,
     },
     /// Remove a token; when the command returns, no request is accepted with it
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The token
         name: String,
@@ -1120,7 +1120,7 @@ pub(crate) enum ClusterSubcommand {
     },
     /// Remove a node that is lost for good; its replicas are replaced by new ones on other nodes. Any
     /// machine of the cluster can run this
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The node, which does not run; or the IP or IP:PORT of the etcd of a machine without a node, such as
         /// a witness

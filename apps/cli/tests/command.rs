@@ -268,6 +268,7 @@ fn the_verbs_of_all_nouns_have_the_same_other_names() {
     for subject in [["volume", "a"], ["credential", "app"], ["chap", "app"], ["token", "app"]] {
         assert!(run(&[subject[0], "rm", subject[1]]).starts_with("removed "));
     }
+    assert!(run(&["volume", "delete", "b"]).starts_with("removed "));
     node.signal(Signal::TERM);
     assert_eq!(node.end().0, Some(0));
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// The reason for which a node refuses writes of a part of a block.
 pub(crate) const NOT_LOCAL: &str =
-    "it is a volume of a cluster or of another node, and files need one of the node itself";
+    "it belongs to a cluster or to another node, and files need a volume on a device of this node";
 
 fn not_local() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, NOT_LOCAL)

@@ -20,6 +20,11 @@ impl Taker {
         Self { name: "nearflash files", address: process(), take_over }
     }
 
+    /// This process, which mounts the volume.
+    pub fn mount(take_over: bool) -> Self {
+        Self { name: "nearflash mount", ..Self::process(take_over) }
+    }
+
     /// The node of the volume, which is this process. Nobody else can write the volume meanwhile, so it is
     /// taken over at once.
     pub fn node() -> Self {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::{FileCalls, FileSystem, FilesError, RemoteFiles};
+use nearflash_files_owner::{FileCalls, FileSystem, FilesError, RemoteFiles, Taker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -279,7 +279,10 @@ fn opened(
 ) -> Result<(Box<dyn FileCalls>, bool), MountError> {
     match RemoteFiles::open(client, volume)? {
         Some(files) => Ok((Box::new(files), true)),
-        None => Ok((Box::new(FileSystem::take(client, volume, take_over)?), false)),
+        None => {
+            let files = FileSystem::take_as(client, volume, &Taker::mount(take_over))?;
+            Ok((Box::new(files), false))
+        }
     }
 }
 

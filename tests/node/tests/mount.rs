@@ -473,7 +473,11 @@ fn wrong_inputs_of_mount_and_umount_are_refused_by_name() {
     refused(&["mount", bench.url(), dir], 1, &["is mounted there", "unmount it"]);
     let other = place.text("other");
     fs::create_dir(&other).unwrap();
-    refused(&["mount", bench.url(), &other], 1, &["has an owner", "--take-over"]);
+    refused(
+        &["mount", bench.url(), &other],
+        1,
+        &["has an owner: nearflash mount at", "--take-over"],
+    );
     let format = ["files", "format", bench.url(), "--force"];
     refused(&format, 1, &["has an owner", "--take-over"]);
     let busy = File::create(bench.at("busy")).unwrap();

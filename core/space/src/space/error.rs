@@ -54,7 +54,7 @@ impl std::fmt::Display for NameList {
                 "the node has no device for volumes of its own; --replicas uses the space of its cluster",
             );
         }
-        f.write_str("the devices are ")?;
+        f.write_str("choose one of: ")?;
         for (index, name) in self.0.iter().enumerate() {
             write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
         }

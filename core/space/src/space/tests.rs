@@ -171,7 +171,7 @@ fn what_cannot_be_made_is_refused_by_name_and_changes_nothing() {
     );
     assert_eq!(
         refused(asked("x", 1, "none")),
-        "volume 'x': no device 'none': the devices are small, large"
+        "volume 'x': no device 'none': choose one of: small, large"
     );
     assert_eq!(
         refused(asked("x", 4, "small")),
