@@ -128,6 +128,14 @@ impl BackingInfo {
                 );
                 Some((Level::Warning, fault))
             }
+            // Space was freed since, or a quota or limit has refused the write.
+            BackingState::Full if self.free_bytes > self.unallocated_bytes => {
+                let fault = format!(
+                    "device '{name}' had no room for a write in the last minute, although its file system has \
+                     {free} free now: if writes still fail, look at the quotas of the node's user there"
+                );
+                Some((Level::Problem, fault))
+            }
             BackingState::Full => {
                 let fault = format!(
                     "device '{name}' has no room: its file system is full ({free} free, {unallocated} not \

@@ -111,6 +111,10 @@ pub struct Status {
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<String>,
+    /// Why the files of volumes are not served, each in one line with its remedy. Absent if all are, and for volumes
+    /// that are not formatted yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_faults: Vec<String>,
     /// All devices.
     pub devices: Vec<DeviceInfo>,
     /// All volumes.

@@ -58,6 +58,7 @@ fn status() -> Status {
         iscsi_clashes: vec![],
         open_to_everyone: vec![],
         closed: vec![],
+        files_faults: vec![],
         devices: vec![device()],
         volumes: vec![volume()],
         cores: vec![CoreInfo {
@@ -893,6 +894,22 @@ fn an_address_that_is_open_to_everyone_is_a_warning_with_the_remedy() {
 }
 
 #[test]
+fn a_protocol_that_nobody_can_use_is_a_warning_and_files_that_are_not_served_are_a_problem() {
+    let closed = ["direct", "iscsi"].map(str::to_owned).into();
+    let verdict = Verdict::of(&Status { closed, ..status() });
+    assert_eq!(verdict.level, Level::Warning);
+    insta::assert_snapshot!(verdict.reasons.join("\n"), @r#"
+        nobody can use direct, because its last key was removed: add a credential with 'nearflash credential create', or start the node with --anonymous direct
+        nobody can use iscsi, because its last key was removed: add a CHAP account with 'nearflash chap add', or start the node with --anonymous iscsi
+        "#);
+    let files_faults = vec!["metadata of volume 'f' is damaged: restore it".to_owned()];
+    let verdict = Verdict::of(&Status { files_faults, ..status() });
+    assert_eq!(verdict.level, Level::Problem);
+    let said = "files are not served: metadata of volume 'f' is damaged: restore it";
+    assert_eq!(verdict.reasons, [said]);
+}
+
+#[test]
 fn a_verdict_is_the_worst_finding_with_every_reason() {
     assert_eq!(Verdict::of(&status()), Verdict::default());
     let view = |verdict: &str| ClusterView {
@@ -933,6 +950,10 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
     assert!(found.reasons[0].contains(said), "{found:?}");
     let (health, found) = with(false, BackingState::Full);
     assert_eq!((health, found.level), ("full", Level::Problem));
+    assert!(found.reasons[0].contains("its file system is full (1MiB free"), "{found:?}");
+    let freed = BackingInfo { free_bytes: 41 << 20, ..backing(BackingState::Full).unwrap() };
+    let (_, said) = freed.fault("flash").unwrap();
+    assert!(said.contains("although its file system has 41MiB free now"), "{said}");
     let (health, found) = with(true, BackingState::Full);
     assert_eq!((health, found.level, found.reasons.len()), ("truncated", Level::Problem, 2));
     let (volumes, devices) = (vec!["data".to_owned()], vec!["flash".to_owned()]);

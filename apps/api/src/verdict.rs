@@ -56,6 +56,8 @@ impl Verdict {
             devices(status),
             names(status),
             addresses(status),
+            closed(status),
+            files(status),
             refusals(status),
             cluster(status),
         ];
@@ -108,6 +110,26 @@ fn refusals(status: &Status) -> Vec<Finding> {
 fn addresses(status: &Status) -> Vec<Finding> {
     let finding = |open: &OpenAddress| (Level::Warning, open.sentence());
     status.open_to_everyone.iter().map(finding).collect()
+}
+
+fn closed(status: &Status) -> Vec<Finding> {
+    let finding = |protocol: &String| {
+        let add = match protocol.as_str() {
+            "iscsi" => "a CHAP account with 'nearflash chap add'",
+            _ => "a credential with 'nearflash credential create'",
+        };
+        let reason = format!(
+            "nobody can use {protocol}, because its last key was removed: add {add}, or start the node with \
+             --anonymous {protocol}"
+        );
+        (Level::Warning, reason)
+    };
+    status.closed.iter().map(finding).collect()
+}
+
+fn files(status: &Status) -> Vec<Finding> {
+    let finding = |fault: &String| (Level::Problem, format!("files are not served: {fault}"));
+    status.files_faults.iter().map(finding).collect()
 }
 
 fn cluster(status: &Status) -> Vec<Finding> {

@@ -221,6 +221,11 @@ impl FilesOwner {
         found.map(|(_, volume)| volume.state())
     }
 
+    /// Why the files of volumes are not served, although they were formatted.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.volumes.iter().filter_map(|(_, volume)| volume.fault()).collect()
+    }
+
     /// Makes everything durable, and releases the volumes. Later messages get no answer.
     pub(crate) fn stop(&self) {
         self.volumes.iter().for_each(|(_, volume)| volume.end());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_media::{
-    Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage, open_after,
-    open_slice,
+    Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage,
+    check_distinct, open_after, open_slice,
 };
 use nearflash_shard::PeerConfig;
 use nearflash_space::{Extent, Name, Provisioning, Space, Volume, VolumeRequest, empty_device};
@@ -66,6 +66,7 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, NodeError> {
     let contents = catalog.read()?;
     contents.check_given(specs)?;
+    check_distinct(specs.iter().chain(cluster.iter().flat_map(|(_, slices)| *slices)))?;
     let mut devices = open_devices(&catalog, &contents, specs)?;
     let mut found = contents.records(space_of(&devices))?;
     let slices = match cluster {

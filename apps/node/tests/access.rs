@@ -185,7 +185,9 @@ fn an_address_at_which_everybody_enters_is_in_the_verdict_if_other_machines_reac
     bench.credential("app", None);
     bench.ask(CredentialRemove { id: "app".to_owned() });
     let status = bench.ask(StatusShow {});
-    assert!(status.open_to_everyone.is_empty() && status.verdict.reasons.is_empty());
+    assert!(status.open_to_everyone.is_empty());
+    let [reason] = &status.verdict.reasons[..] else { panic!("{:?}", status.verdict) };
+    assert!(reason.starts_with("nobody can use direct, "), "{reason}");
     running.stop().unwrap();
 }
 

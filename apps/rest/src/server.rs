@@ -196,7 +196,7 @@ impl Door {
                 let mut ending = serving.ending.clone();
                 let shaken = tokio::select! {
                     shaken = timeout(HEAD_TIMEOUT, handshake) => shaken,
-                    () = seat.is_evicted() => return,
+                    () = seat.is_evicted() => return serving.refuse_evicted(&seat),
                     () = end_of(&mut ending) => return,
                 };
                 match shaken {
@@ -251,6 +251,14 @@ impl Door {
         self.face.refused(&RefusedCaller { peer, who: "", what: "", reason, text });
     }
 
+    /// A connection gives its place to a newer one: the operator learns who fills the places.
+    fn refuse_evicted(&self, seat: &Seat) {
+        if let Peer::Remote(from) = seat.peer {
+            let text = "it has shown no valid token, and gives its place to a newer connection";
+            self.refuse(from, RefusalReason::Limit, text);
+        }
+    }
+
     fn begin(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -267,9 +275,10 @@ impl Door {
         seat: Seat,
         place: OwnedSemaphorePermit,
     ) {
-        let Self { router, mut ending, .. } = self;
+        let mut ending = self.ending.clone();
         let seat = Arc::new(seat);
-        let router = router.layer(from_fn(checked)).layer(Extension(Arc::clone(&seat)));
+        let router =
+            self.router.clone().layer(from_fn(checked)).layer(Extension(Arc::clone(&seat)));
         let service = TowerToHyperService::new(router);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -281,7 +290,7 @@ impl Door {
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = seat.is_evicted() => return,
+            () = seat.is_evicted() => return self.refuse_evicted(&seat),
             () = end_of(&mut ending) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

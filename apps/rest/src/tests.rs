@@ -452,6 +452,9 @@ fn strangers_do_not_keep_a_caller_with_a_token_out() {
     let token = "Authorization: Bearer read\r\n";
     let answer = served.securely("GET", "/v1/volumes", token, "");
     assert_eq!((answer.status(), answer.header("connection")), (200, Some("close")));
+    // The operator learns why.
+    let refused = served.fake.refused.lock().unwrap().clone();
+    assert!(refused.contains(&"limit '' ''".to_owned()), "{refused:?}");
     drop((strangers, silent));
 }
 

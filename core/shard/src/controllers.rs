@@ -155,12 +155,12 @@ impl Shard {
                 }
             }
             Err(refusal) => {
-                let (peer, status) = (connection.peer, refusal.status);
+                let peer = connection.peer;
                 session.handle_connected(refusal.completion(cid), None);
                 connection.is_refused = true;
                 let claim = Box::new(Claim::of_connect(&demand.data));
-                world.notice(Notice::ConnectRefused { peer, status, claim });
-                if status == Status::CONNECT_CONTROLLER_BUSY {
+                world.notice(Notice::ConnectRefused { peer, refusal, claim });
+                if refusal.status == Status::CONNECT_CONTROLLER_BUSY {
                     self.report_shortage(kind_of(&demand), world);
                 }
             }

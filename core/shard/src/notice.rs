@@ -10,9 +10,9 @@ use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
 use nearflash_nvme::auth::{Hash, Step};
-use nearflash_nvme::serving::{DisconnectReason, HostStatus};
+use nearflash_nvme::serving::{DisconnectReason, HostStatus, Refusal};
 use nearflash_nvme::tls::Suite;
-use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
+use nearflash_nvme::{ControllerId, HostName, Nqn};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_session::PlacesUsed;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
@@ -60,7 +60,7 @@ pub enum Notice {
     /// A connection with TLS uses the PSK that a new one of the host has replaced.
     PreviousPsk { peer: Peer, host: Nqn },
     /// A host's Connect was refused.
-    ConnectRefused { peer: Peer, status: Status, claim: Box<Claim> },
+    ConnectRefused { peer: Peer, refusal: Refusal, claim: Box<Claim> },
     /// A controller's host is connected.
     ControllerConnected {
         controller: ControllerId,

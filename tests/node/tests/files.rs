@@ -328,5 +328,9 @@ fn a_node_serves_its_other_volumes_while_the_metadata_of_one_is_damaged() {
     assert!(std::fs::read(&copy).unwrap() == bytes(100_000));
     done(&["check", &url(&node, "good")]);
     assert!(place.log().contains("cannot serve files: metadata of volume 'bad' is damaged"));
+    let verdict = &node.command(&["status"])["verdict"];
+    assert_eq!(verdict["level"], "problem");
+    let reason = verdict["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("files are not served: metadata of volume 'bad' is damaged"));
     node.terminate();
 }

@@ -28,11 +28,11 @@ fn start(place: &Place) -> Node<'_> {
     Node::start(place, &[&flags[..], &doors[..], &socket[..]].concat())
 }
 
-fn connect(node: &Node<'_>, host: &str) -> (Status, Wire) {
+fn connect(node: &Node<'_>, host: &str, to: &str) -> (Status, Wire) {
     let data = ConnectData::new(
         Uuid::from_u128(1),
         ControllerId::DYNAMIC,
-        &subsystem("data"),
+        &subsystem(to),
         &host.parse().unwrap(),
     );
     let mut wire = Wire::agree(node.address(), Digests::NONE);
@@ -50,15 +50,17 @@ fn refused(place: &Place) -> Vec<String> {
 fn a_refused_login_is_logged_with_who_wanted_what_from_where_and_why_not() {
     let place = Place::new();
     let node = start(&place);
+    let (status, _) = connect(&node, KEYED, "none");
+    assert_eq!(status, Status::CONNECT_INVALID_PARAMETERS.dnr());
     std::fs::write(place.path("secret"), SECRET).unwrap();
     node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
     node.command(&["host", "add", KEYED]);
     let key = Key::create(&node, "app", &[]);
 
-    let (status, _) = connect(&node, STRANGER);
+    let (status, _) = connect(&node, STRANGER, "data");
     assert_eq!(status, Status::CONNECT_INVALID_HOST.dnr());
     // It has keys, and goes away without a proof.
-    let (status, wire) = connect(&node, KEYED);
+    let (status, wire) = connect(&node, KEYED, "data");
     assert_eq!(status, Status::SUCCESS);
     drop(wire);
     let wrong = Who::named("a").with_account("guessed", "another secret!!");
@@ -66,9 +68,14 @@ fn a_refused_login_is_logged_with_who_wanted_what_from_where_and_why_not() {
     let refusal = key.forged().connect(&node, Door::Tcp).unwrap_err();
     assert_eq!(refusal.status(), Some(DirectStatus::AUTHENTICATION_FAILED));
 
-    eventually("all are logged", || refused(&place).len() >= 4);
+    eventually("all are logged", || refused(&place).len() >= 5);
     let lines = refused(&place).join("\n");
     for (protocol, rest) in [
+        (
+            "nvme-tcp",
+            "who=\"nqn.2026-11.test:keyed\" user=\"\" what=\"nqn.2026-11.io.nearflash:none\" \
+             reason=\"not-found\"",
+        ),
         (
             "nvme-tcp",
             "who=\"nqn.2026-11.test:stranger\" user=\"\" what=\"nqn.2026-11.io.nearflash:data\" \

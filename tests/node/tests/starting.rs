@@ -95,6 +95,19 @@ fn a_signal_ends_a_start_that_waits_for_a_dead_node() {
 }
 
 #[test]
+fn a_file_is_refused_as_a_second_device() {
+    let place = Place::new();
+    let (device, path) = (place.flash("16MiB"), place.text("./flash.img"));
+    let again = format!("again=file:{path},size=16MiB");
+    let expected = "device 'again': DIR/./flash.img is device 'flash', too: name it once";
+    assert_eq!(
+        refused_start(&place, &["--device", &device, "--device", &again]),
+        refusal(1, expected)
+    );
+    assert!(!place.path("flash.img").exists(), "nothing was touched");
+}
+
+#[test]
 fn a_port_in_use_is_refused_with_another_to_choose() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -114,6 +114,16 @@ pub enum OpenError {
         /// The remedy.
         remedy: &'static str,
     },
+    /// Another device is the same file or disk.
+    #[error("device '{name}': {} is device '{other}', too: name it once", path.display())]
+    Twice {
+        /// The device.
+        name: Name,
+        /// The path.
+        path: PathBuf,
+        /// The device that was given before it.
+        other: Name,
+    },
     /// The device has no room for a label and one granule.
     #[error("device '{name}' is {len}, which is too small: it needs at least {len_min}")]
     TooSmall {

@@ -249,24 +249,26 @@ fn clients(status: &Status) -> String {
         return said.to_owned();
     }
     let mut table = table(&["CLIENT", "CREDENTIAL", "CORE", "IN FLIGHT"], &[2, 3]);
-    for client in clients {
-        let credential = match &client.credential {
-            Some(id) => id,
-            None if client.is_in => "anonymous",
-            None => "logging in",
-        };
+    // Those that say nothing would fill the screen.
+    for client in clients.iter().filter(|client| client.is_in) {
         table.add_row([
             client.from.clone(),
-            credential.to_owned(),
+            client.credential.clone().unwrap_or_else(|| "anonymous".to_owned()),
             client.core.to_string(),
             client.in_flight.to_string(),
         ]);
     }
-    let mut text = rendered(&table);
+    let mut text = if table.is_empty() { String::new() } else { rendered(&table) };
+    let newcomers = clients.iter().filter(|client| !client.is_in).count();
+    // Writing to a string does not fail.
+    match newcomers {
+        0 => {}
+        1 => text += "1 connection is logging in\n",
+        _ => drop(writeln!(text, "{newcomers} connections are logging in")),
+    }
     let listed = u64::try_from(clients.len()).unwrap_or(u64::MAX);
     let count: u64 = status.cores.iter().map(|core| core.clients).sum();
     if count > listed {
-        // Writing to a string does not fail.
         let _ = writeln!(text, "and {} more", count - listed);
     }
     text

@@ -141,6 +141,7 @@ fn whole_status() -> Status {
         iscsi_clashes: vec![],
         open_to_everyone: vec![],
         closed: vec![],
+        files_faults: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
@@ -209,7 +210,7 @@ fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
         CLIENT                   CREDENTIAL  CORE  IN FLIGHT
         127.0.0.1:50001          app            0          3
         process 12 of user 1000  anonymous      0          3
-        192.0.2.7:50002          logging in     0          3
+        1 connection is logging in
         and 2 more
 
         INITIATOR                 FROM             CHAP ACCOUNT  CORE  CONNECTIONS  TARGET

@@ -34,8 +34,9 @@ enum Files {
     Opening,
     /// They are served.
     Open(Box<FilesServer>),
-    /// They cannot be served for this reason, with an error number.
-    Closed { errno: i32, reason: String },
+    /// They cannot be served for this reason, with an error number. Without a fault, the volume only waits to be
+    /// formatted.
+    Closed { errno: i32, reason: String, is_fault: bool },
     /// The node ends.
     Ended,
 }
@@ -116,7 +117,8 @@ impl Volume {
                 if !matches!(&*files, Files::Closed { reason: known, .. } if *known == reason) {
                     tracing::warn!("cannot serve files: {reason}");
                 }
-                Files::Closed { errno, reason }
+                let is_fault = !matches!(error, FilesError::NotFormatted { .. });
+                Files::Closed { errno, reason, is_fault }
             }
         };
     }
@@ -164,7 +166,7 @@ impl Volume {
         }
         match &*self.files.read().unwrap_or_else(PoisonError::into_inner) {
             Files::Open(server) => Ok(server.serve(connection, allowed, message).into()),
-            Files::Closed { errno, reason } => Ok(failure(*errno, reason)),
+            Files::Closed { errno, reason, .. } => Ok(failure(*errno, reason)),
             Files::Opening | Files::Ended => Err(Status::BUSY),
         }
     }
@@ -217,6 +219,14 @@ impl Volume {
             Files::Open(server) => format!("served to {} clients", server.client_count()),
             Files::Closed { reason, .. } => reason.clone(),
             Files::Ended => "closed".to_owned(),
+        }
+    }
+
+    /// Why the files are not served; `None` if they are, or were never formatted.
+    pub(super) fn fault(&self) -> Option<String> {
+        match &*self.files.read().unwrap_or_else(PoisonError::into_inner) {
+            Files::Closed { reason, is_fault: true, .. } => Some(reason.clone()),
+            _ => None,
         }
     }
 }

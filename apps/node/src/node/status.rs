@@ -50,7 +50,8 @@ impl Node {
             http_local: self.addresses.http_local.clone(),
             iscsi_clashes: self.iscsi_clashes(),
             open_to_everyone: self.open_to_everyone(),
-            closed: self.closed(),
+            closed: self.closed_and_served(),
+            files_faults: self.files_faults(),
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),
@@ -113,16 +114,24 @@ impl Node {
         closed.map(|(protocol, _)| protocol.key().to_owned()).collect()
     }
 
-    /// Logs which protocols nobody can use.
-    pub(crate) fn report_closed(&self) {
+    /// Those of them that the node serves.
+    fn closed_and_served(&self) -> Vec<String> {
+        let addresses = &self.addresses;
         let is_served = |protocol: &String| match protocol.as_str() {
             "iscsi" => self.serves_iscsi(),
-            _ => {
-                let addresses = &self.addresses;
-                addresses.direct_local.is_some() || !addresses.of(Protocol::Direct).is_empty()
-            }
+            _ => addresses.direct_local.is_some() || !addresses.of(Protocol::Direct).is_empty(),
         };
-        for protocol in self.closed().into_iter().filter(is_served) {
+        self.closed().into_iter().filter(is_served).collect()
+    }
+
+    /// Why the files of volumes are not served.
+    fn files_faults(&self) -> Vec<String> {
+        self.files.get().map(|owner| owner.faults()).unwrap_or_default()
+    }
+
+    /// Logs which protocols nobody can use.
+    pub(crate) fn report_closed(&self) {
+        for protocol in self.closed_and_served() {
             tracing::warn!(
                 protocol,
                 "the last key of the protocol was removed, and nobody can use it: add one, or start the node with \

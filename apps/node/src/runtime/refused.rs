@@ -6,6 +6,7 @@ use nearflash_direct::serving::TlsKeyRefused as ClientRefused;
 use nearflash_iscsi::PeerError as IscsiError;
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_nvme::Status;
+use nearflash_nvme::serving::Refusal as Refused;
 use nearflash_shard::{Claim, Notice, Peer, PeerError, Protocol, TlsFault, TlsKeyRefused};
 
 use crate::peer_lines::Kind;
@@ -32,8 +33,8 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
             let text = "it went away before it proved who it is";
             refuse((peer, protocol), &claim, RefusalReason::Abandoned, &text);
         }
-        Notice::ConnectRefused { peer, status, claim } => {
-            refuse((peer, Protocol::NvmeTcp), &claim, of_connect(status), &status);
+        Notice::ConnectRefused { peer, refusal, claim } => {
+            refuse((peer, Protocol::NvmeTcp), &claim, of_connect(refusal), &refusal);
         }
         Notice::LoginRefused { peer, status, claim } => {
             refuse((peer, Protocol::Iscsi), &claim, of_login(status), &status);
@@ -82,8 +83,9 @@ fn reason_of(error: PeerError) -> RefusalReason {
     }
 }
 
-fn of_connect(status: Status) -> RefusalReason {
-    match status.code() {
+fn of_connect(refusal: Refused) -> RefusalReason {
+    match refusal.status.code() {
+        _ if refusal.is_of_subsystem() => RefusalReason::NotFound,
         Status::CONNECT_INVALID_HOST => RefusalReason::NotAdmitted,
         Status::CONNECT_CONTROLLER_BUSY => RefusalReason::Limit,
         _ => RefusalReason::Invalid,

@@ -1146,6 +1146,10 @@ class Status:
     direct_tls: list[str] = field(default_factory=list)
     """Those of them that require TLS. Absent if none does."""
 
+    files_faults: list[str] = field(default_factory=list)
+    """Why the files of volumes are not served, each in one line with its remedy. Absent if all are,
+    and for volumes that are not formatted yet."""
+
     generation: int = 0
     """The generation of the recorded state, which each change increases. It is read before the
     rest."""

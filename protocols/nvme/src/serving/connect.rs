@@ -2,6 +2,7 @@
 //! and 6.3.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use nearflash_request::{Identity, Nexus};
@@ -105,6 +106,11 @@ impl Refusal {
         CompletionEntry::with_result(cid, self.status, self.result)
     }
 
+    /// Whether there is no such subsystem, or none that the host may see.
+    pub fn is_of_subsystem(&self) -> bool {
+        *self == Self::data(ConnectData::SUBSYSTEM_OFFSET)
+    }
+
     /// A refusal after which a retry would fail too.
     fn finally(status: Status) -> Self {
         Self { status: status.dnr(), result: 0 }
@@ -113,6 +119,12 @@ impl Refusal {
     /// A refusal after which a retry may succeed.
     pub(super) fn for_now(status: Status) -> Self {
         Self { status, result: 0 }
+    }
+
+    /// The place of the parameter that was refused.
+    fn result_place(&self) -> String {
+        let part = if self.result >> 16 == 0 { "command" } else { "data" };
+        format!("byte {} of the {part}", self.result & 0xFFFF)
     }
 
     fn parameter(parameter: InvalidParameter) -> Self {
@@ -133,6 +145,23 @@ impl Refusal {
 
     fn data(offset: u16) -> Self {
         Self::parameter(InvalidParameter::Data(offset))
+    }
+}
+
+/// The meaning of the status for a Connect: other commands give the same codes other names.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.status.0;
+        match self.status.code() {
+            _ if self.is_of_subsystem() => {
+                write!(f, "{code:#06x} (no such subsystem, or the host sees none of its volumes)")
+            }
+            Status::CONNECT_INVALID_PARAMETERS => {
+                write!(f, "{code:#06x} (Connect Invalid Parameters, {})", self.result_place())
+            }
+            Status::CONNECT_CONTROLLER_BUSY => write!(f, "{code:#06x} (Controller Busy)"),
+            _ => self.status.fmt(f),
+        }
     }
 }
 

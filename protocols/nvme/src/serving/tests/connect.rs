@@ -17,6 +17,20 @@ fn refused_data(host: &Host, target: &mut Target, offset: u16) {
 }
 
 #[test]
+fn a_refusal_says_what_its_status_means_for_a_connect() {
+    let said = |host: &Host| host.connect(&mut target()).unwrap_err().to_string();
+    let unknown = "0x4182 (no such subsystem, or the host sees none of its volumes)";
+    assert_eq!(said(&Host::of(&nqn("unknown"))), unknown);
+    let mut host = Host::of(&nqn("data"));
+    host.connect.queue_entries_zero_based = 0;
+    assert_eq!(said(&host), "0x4182 (Connect Invalid Parameters, byte 44 of the command)");
+    let busy = Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY);
+    assert_eq!(busy.to_string(), "0x0181 (Controller Busy)");
+    let invalid = Refusal::for_now(Status::CONNECT_INVALID_HOST.dnr());
+    assert_eq!(invalid.to_string(), "0x4184 (Connect Invalid Host, do not retry)");
+}
+
+#[test]
 fn connecting_the_admin_queue_makes_a_controller() {
     let mut target = target();
     let connected = Host::of(&nqn("data")).connect(&mut target).unwrap();
