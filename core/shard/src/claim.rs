@@ -43,6 +43,11 @@ impl Claim {
         }
     }
 
+    /// The name of a direct client that is let in, and of the volume that it may not use.
+    pub(crate) fn of_volume(session: &Session, volume: &str) -> Self {
+        Self { object: kept(volume), ..Self::of(session) }
+    }
+
     /// The names that the peer of a session has given.
     fn of(session: &Session) -> Self {
         match session {

@@ -14,6 +14,7 @@ use nearflash_engine::{CoreId, Reserve};
 use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
+use crate::claim::Claim;
 use crate::connection::{Client, Connection, Role};
 use crate::connections::Key;
 use crate::door::Door;
@@ -154,6 +155,15 @@ impl Shard {
         world.notice(Notice::ClientConnected { peer, key: name.clone(), is_secured });
         if let Some(name) = name {
             self.belongs_to(key, name, true);
+        }
+    }
+
+    /// Reports a volume that a client has asked for and may not use.
+    #[cold]
+    pub(crate) fn report_refused<W: World>(&self, key: Key, volume: &str, world: &mut W) {
+        if let Some(connection) = self.connections.get(key) {
+            let claim = Box::new(Claim::of_volume(&connection.session, volume));
+            world.notice(Notice::VolumeRefused { peer: connection.peer, claim });
         }
     }
 

@@ -92,6 +92,8 @@ pub enum Notice {
     },
     /// A direct client is disconnected, and all its requests have ended.
     ClientGone { peer: Peer, key: Option<Box<str>> },
+    /// A direct client asked for a volume that it may not use. Only so often for one connection.
+    VolumeRefused { peer: Peer, claim: Box<Claim> },
     /// A device failed an operation. The requester gets an error too.
     DeviceFailed {
         device: DeviceId,

@@ -108,6 +108,7 @@ impl Shard {
             Demand::Seals => self.tell_seals(key, world),
             Demand::Revoke(demand) => self.ask_to_revoke(key, demand, world),
             Demand::Files(demand) => self.ask_owner_of_files(key, demand, world),
+            Demand::Refused(volume) => self.report_refused(key, &volume, world),
             Demand::Lend(demand) => self.lend(key, demand, world),
             Demand::CopyIn(demand) => self.copy_in(key, demand, world),
         }

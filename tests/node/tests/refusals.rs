@@ -172,3 +172,58 @@ fn changes_are_recorded_with_who_made_them_and_outlive_the_node() {
     let after = made[0]["number"].to_string();
     assert_eq!(changes(&place, &["--after", &after]), made[1..]);
 }
+
+#[test]
+fn a_client_that_asks_for_a_volume_without_a_grant_is_logged_and_counted_at_a_bounded_rate() {
+    let place = Place::new();
+    let node = start(&place);
+    let key = Key::create(&node, "app", &[]);
+    let client = key.connect(&node, Door::Tcp).unwrap();
+    for volume in ["data", "guessed"] {
+        for _ in 0..100 {
+            let refusal = client.open(volume).unwrap_err();
+            assert_eq!(refusal.status(), Some(DirectStatus::NOT_GRANTED));
+        }
+    }
+    let sample = |count: u64| {
+        let labels = "{protocol=\"direct\",reason=\"not-admitted\"}";
+        format!("nearflash_logins_refused_total{labels} {count}\n")
+    };
+    let metrics = || node.command(&["metrics"])["text"].as_str().unwrap().to_owned();
+    // The client opens each volume in a connection of its own.
+    eventually("the count", || metrics().contains(&sample(200)));
+    node.terminate();
+    let lines = refused(&place);
+    let first = "it has no grant on this volume protocol=\"direct\" peer=127.0.0.1:";
+    let names = "who=\"app\" user=\"\" what=\"data\" reason=\"not-admitted\"";
+    assert!(lines[0].starts_with(first) && lines[0].ends_with(names), "{lines:?}");
+    assert!(lines.len() <= 18, "{lines:?}");
+}
+
+#[test]
+fn strangers_with_many_names_fill_neither_the_log_nor_the_metrics_of_a_node_with_keys() {
+    let place = Place::new();
+    let node = start(&place);
+    node.command(&["host", "add", KEYED]);
+    let key = Key::create(&node, "app", &[]);
+    key.grant(&node, "data", &["--rights", "rw"]);
+    let lines_of_metrics = || {
+        let text = node.command(&["metrics"])["text"].as_str().unwrap().to_owned();
+        assert!(!text.contains("stranger"), "{text}");
+        text.lines().count()
+    };
+    let before = lines_of_metrics();
+    for number in 0..600 {
+        let (status, _) = connect(&node, &format!("{STRANGER}-{number}"), "data");
+        assert_eq!(status, Status::CONNECT_INVALID_HOST.dnr());
+    }
+    // One more for each reason at most.
+    assert!(lines_of_metrics() <= before + 4);
+    let volume = key.connect(&node, Door::Tcp).unwrap().open("data").unwrap();
+    volume.write_at(&[1; 512], 0).unwrap();
+    let text = node.command(&["metrics"])["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("host=\"app\""), "the client has a meter of its own: {text}");
+    node.terminate();
+    let lines = refused(&place);
+    assert!(lines.len() <= 20, "{lines:?}");
+}

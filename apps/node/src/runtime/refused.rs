@@ -39,6 +39,10 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
         Notice::LoginRefused { peer, status, claim } => {
             refuse((peer, Protocol::Iscsi), &claim, of_login(status), &status);
         }
+        Notice::VolumeRefused { peer, claim } => {
+            let text = "it has no grant on this volume";
+            refuse((peer, Protocol::Direct), &claim, RefusalReason::NotAdmitted, &text);
+        }
         Notice::TlsFailed { peer, protocol, identity, hash, fault } => {
             let text = match hash {
                 Some(hash) => format!("{fault} (hash {hash})"),

@@ -532,6 +532,7 @@ impl Pair {
                     self.target.revoke(&demand.revocation);
                     self.target.handle_revoked(demand.number, Ok(()));
                 }
+                Demand::Refused(_) => {}
                 // The owner of the files repeats the message.
                 Demand::Files(demand) => {
                     self.target.handle_files(demand.number, Ok(&demand.payload));

@@ -278,6 +278,7 @@ impl Bench {
         while let Some(demand) = self.target.poll_demand() {
             self.demanded.push(format!("{demand:?}"));
             match demand {
+                Demand::Refused(_) => {}
                 Demand::Request(request) => self.requests.push_back(request),
                 Demand::Claim(_) => self.target.handle_claimed(),
                 Demand::Seals => {

@@ -76,6 +76,8 @@ pub enum Demand {
     /// Pass a message to the owner of the files of a volume; answered with
     /// [`super::TargetSession::handle_files`].
     Files(FilesDemand),
+    /// Report that the client may not use a volume of this name. It has its answer.
+    Refused(Box<str>),
     /// A request for the engine, with a foreign buffer over a place of the data area; answered like
     /// a request.
     Lend(LendDemand),

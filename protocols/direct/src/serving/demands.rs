@@ -111,6 +111,7 @@ impl TargetSession {
             .or_else(|| self.claim_demand())
             .or_else(|| self.seals_demand())
             .or_else(|| self.files.made.pop_front().map(Demand::Files))
+            .or_else(|| self.refused.made.pop_front().map(Demand::Refused))
     }
 
     /// Everything except reads over the stream. `None` if the request only had to be answered.

@@ -145,6 +145,7 @@ pub struct TargetSession {
     seals_opened: u32,
     revocations: Revocations,
     files: FilesAsked,
+    refused: volumes::Refused,
     output: Outbox,
 }
 
@@ -180,6 +181,7 @@ impl TargetSession {
             seals_opened: 0,
             revocations: Revocations::default(),
             files: FilesAsked::default(),
+            refused: volumes::Refused::default(),
             output: Outbox::default(),
             config,
         }

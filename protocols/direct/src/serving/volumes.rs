@@ -1,5 +1,7 @@
 //! OPEN and CLOSE: names become handles.
 
+use std::collections::VecDeque;
+
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
@@ -7,6 +9,17 @@ use super::handles::Handle;
 use super::{State, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{NEW_HANDLE, OpenAnswer, RequestHeader, Status};
+
+/// The refused volumes that a session reports.
+const REFUSALS_MAX: usize = 16;
+
+/// The refused volumes of a session.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    count: usize,
+    /// Their names, which are not reported yet.
+    pub(super) made: VecDeque<Box<str>>,
+}
 
 impl TargetSession {
     /// Opens a volume by name, under a new handle or in place of an existing one.
@@ -19,9 +32,20 @@ impl TargetSession {
             Ok((number, answer)) => {
                 self.answer_session(header, Status::OK, u64::from(number), answer.as_bytes());
             }
-            Err(status) => self.answer_session(header, status, 0, &[]),
+            Err(status) => {
+                self.note_refusal(status, payload);
+                self.answer_session(header, status, 0, &[]);
+            }
         }
         Ok(())
+    }
+
+    /// A client that asks for what it has no grant on is reported, but only so often in a connection.
+    fn note_refusal(&mut self, status: Status, name: &[u8]) {
+        if status == Status::NOT_GRANTED && self.refused.count < REFUSALS_MAX {
+            self.refused.count += 1;
+            self.refused.made.push_back(String::from_utf8_lossy(name).into());
+        }
     }
 
     fn open(&mut self, number: u16, name: &[u8]) -> Result<(u16, OpenAnswer), Status> {

@@ -33,6 +33,11 @@ fn a_volume_without_a_grant_is_not_opened() {
     assert_eq!(bench.status_of(&open(NEW_HANDLE, NAME)), Status::NOT_GRANTED);
     let unknown = bench.status_of(&open(NEW_HANDLE, "unknown"));
     assert_eq!(unknown, Status::NOT_GRANTED, "the client does not learn which names exist");
+    for _ in 0..40 {
+        assert_eq!(bench.status_of(&open(NEW_HANDLE, "again")), Status::NOT_GRANTED);
+    }
+    let names = [NAME, "unknown", "again"].map(|name| format!("Refused({name:?})"));
+    assert_eq!((&bench.demanded[..3], bench.demanded.len()), (&names[..], 16));
 }
 
 #[test]
