@@ -21,77 +21,69 @@ impl From<NodeError> for ApiError {
 
 /// The code of every error. The match is exhaustive, so a new variant needs a code here.
 fn coded(error: &NodeError) -> Coded {
+    use NodeError as E;
     let volume = |code, name: &_| (code, Some(Subject::new("volume", name)));
     match error {
-        NodeError::Volume(error) => of_volume(error),
-        NodeError::Grant(error) => of_grant(error),
-        NodeError::Account(error) => of_account(error),
-        NodeError::Token(error) => of_token(error),
-        NodeError::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
-        NodeError::NoGeneration | NodeError::Value(_) => (ErrorCode::InvalidValue, None),
-        NodeError::HostTable(error) => of_host(error),
-        NodeError::HostVolumes(_) | NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
-        NodeError::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
-        NodeError::FirstList { .. } => (ErrorCode::VolumeInUse, None),
-        NodeError::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
-        NodeError::VolumeSize { name, .. }
-        | NodeError::VolumeBlockSize { name, .. }
-        | NodeError::VolumeDevice { name, .. }
-        | NodeError::VolumeSubsystem { name, .. }
-        | NodeError::VolumeProvisioning { name, .. }
-        | NodeError::VolumeRemoved { name } => volume(ErrorCode::VolumeDiffers, name),
-        NodeError::InUse { name, .. } => volume(ErrorCode::VolumeInUse, name),
-        NodeError::Holds { name, .. } | NodeError::FilesNeed { name, .. } => {
-            volume(ErrorCode::WouldDestroy, name)
-        }
-        NodeError::Unreadable { name, .. } => volume(ErrorCode::DeviceFailed, name),
-        NodeError::NotQuiesced => (ErrorCode::NotQuiesced, None),
-        NodeError::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
-        NodeError::CoreSilent { processor } => {
+        E::Volume(error) => of_volume(error),
+        E::Grant(error) => of_grant(error),
+        E::Account(error) => of_account(error),
+        E::Token(error) => of_token(error),
+        E::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
+        E::NoGeneration | E::Value(_) | E::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
+        E::HostTable(error) => of_host(error),
+        E::HostVolumes(_) | E::TooManyJobs => (ErrorCode::LimitReached, None),
+        E::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
+        E::FirstList { .. } => (ErrorCode::VolumeInUse, None),
+        E::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
+        E::VolumeSize { name, .. }
+        | E::VolumeBlockSize { name, .. }
+        | E::VolumeDevice { name, .. }
+        | E::VolumeSubsystem { name, .. }
+        | E::VolumeProvisioning { name, .. }
+        | E::VolumeRemoved { name } => volume(ErrorCode::VolumeDiffers, name),
+        E::InUse { name, .. } | E::ServesFiles { name } => volume(ErrorCode::VolumeInUse, name),
+        E::Holds { name, .. } | E::FilesNeed { name, .. } => volume(ErrorCode::WouldDestroy, name),
+        E::Unreadable { name, .. } => volume(ErrorCode::DeviceFailed, name),
+        E::NotQuiesced => (ErrorCode::NotQuiesced, None),
+        E::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
+        E::CoreSilent { processor } => {
             (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
         }
-        NodeError::NobodySaysWho { name, .. } | NodeError::NodeSaysNothing { name, .. } => {
+        E::NobodySaysWho { name, .. } | E::NodeSaysNothing { name, .. } => {
             volume(ErrorCode::CoreSilent, name)
         }
-        NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
-        NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
-        NodeError::Zero { device, .. } => {
-            (ErrorCode::DeviceFailed, Some(Subject::new("device", device)))
+        E::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
+        E::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
+        E::Zero { device, .. } => (ErrorCode::DeviceFailed, Some(Subject::new("device", device))),
+        E::Device(_) => (ErrorCode::DeviceUnusable, None),
+        E::Catalog(_) | E::Restore(_) | E::RestoreGrants(_) => (ErrorCode::Catalog, None),
+        E::Tls(_)
+        | E::Config(_)
+        | E::NoCredential { .. }
+        | E::NoAccount { .. }
+        | E::NoKeyedHost { .. }
+        | E::FilesUnknown { .. }
+        | E::FilesNotOfNode { .. }
+        | E::Remote { .. }
+        | E::RemoteClash(_)
+        | E::Cluster(_)
+        | E::StoreRolledBack(_)
+        | E::SliceStore { .. } => (ErrorCode::Configuration, None),
+        E::Bind { .. } | E::PulseSocket { .. } => (ErrorCode::Address, None),
+        E::Start(_) | E::Control { .. } | E::System { .. } => (ErrorCode::System, None),
+        E::NotDrained => (ErrorCode::NotDrained, None),
+        E::NoCluster => (ErrorCode::NoCluster, None),
+        E::StoreSilent { .. } => (ErrorCode::ClusterUnreachable, None),
+        E::Copied { .. } | E::NumberChanged { .. } | E::Change(ChangeError::Refused(_)) => {
+            (ErrorCode::ClusterRefused, None)
         }
-        NodeError::Device(_) => (ErrorCode::DeviceUnusable, None),
-        NodeError::Catalog(_) | NodeError::Restore(_) | NodeError::RestoreGrants(_) => {
-            (ErrorCode::Catalog, None)
+        E::Change(_) => (ErrorCode::ClusterUnreachable, None),
+        E::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),
+        E::ClusterVolumeSize { name, .. } => volume(ErrorCode::InvalidValue, name),
+        E::ZeroPart { volume: name, .. } | E::NotServedYet { name } => {
+            volume(ErrorCode::ClusterUnreachable, name)
         }
-        NodeError::Tls(_)
-        | NodeError::Config(_)
-        | NodeError::NoCredential { .. }
-        | NodeError::NoAccount { .. }
-        | NodeError::NoKeyedHost { .. }
-        | NodeError::FilesUnknown { .. }
-        | NodeError::FilesNotOfNode { .. }
-        | NodeError::Remote { .. }
-        | NodeError::RemoteClash(_)
-        | NodeError::Cluster(_)
-        | NodeError::StoreRolledBack(_)
-        | NodeError::SliceStore { .. } => (ErrorCode::Configuration, None),
-        NodeError::ServesFiles { name } => volume(ErrorCode::VolumeInUse, name),
-        NodeError::Bind { .. } | NodeError::PulseSocket { .. } => (ErrorCode::Address, None),
-        NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {
-            (ErrorCode::System, None)
-        }
-        NodeError::NotDrained => (ErrorCode::NotDrained, None),
-        NodeError::NoCluster => (ErrorCode::NoCluster, None),
-        NodeError::StoreSilent { .. } => (ErrorCode::ClusterUnreachable, None),
-        NodeError::Copied { .. }
-        | NodeError::NumberChanged { .. }
-        | NodeError::Change(ChangeError::Refused(_)) => (ErrorCode::ClusterRefused, None),
-        NodeError::Change(_) => (ErrorCode::ClusterUnreachable, None),
-        NodeError::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
-        NodeError::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),
-        NodeError::ClusterVolumeSize { name, .. } => volume(ErrorCode::InvalidValue, name),
-        NodeError::ZeroPart { volume: name, .. } => volume(ErrorCode::ClusterUnreachable, name),
-        NodeError::IscsiNameTaken { volume: name, .. } => volume(ErrorCode::VolumeExists, name),
-        NodeError::NotServedYet { name } => volume(ErrorCode::ClusterUnreachable, name),
+        E::IscsiNameTaken { volume: name, .. } => volume(ErrorCode::VolumeExists, name),
     }
 }
 
