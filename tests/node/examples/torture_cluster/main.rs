@@ -62,7 +62,7 @@ enum Fault {
     SliceBack,
     /// Etcd goes back while nodes run, and then has its newest state again.
     StoreForth,
-    /// Etcd goes back while nodes run. All nodes end, an operator accepts the older state, and they start.
+    /// Etcd goes back while nodes run. All nodes are killed, an operator accepts the older state, and they start.
     StoreAccepted,
 }
 
