@@ -59,7 +59,7 @@ fn a_full_device_answers_capacity_exceeded_and_serves_what_it_has() {
     let status = node.command(&["status"]);
     assert_eq!(status["verdict"]["level"], "problem", "{status}");
     assert!(metrics(&node).contains("nearflash_device_full{device=\"flash\"} 1"));
-    assert!(place.log().contains("device 'flash' has no room"), "{}", place.log());
+    assert!(place.log().contains("device 'flash' had no room for a write"), "{}", place.log());
     node.terminate();
 }
 
