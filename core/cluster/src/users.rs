@@ -30,15 +30,19 @@ pub fn next_number(state: &ClusterState, volume: Uuid) -> u64 {
     last.unwrap_or_default().saturating_add(1)
 }
 
-/// The answers to a question. A node that does not run has no users.
-pub fn answers(state: &ClusterState, volume: Uuid, number: u64) -> Answers {
+/// The answers to a question. A node that does not count as up has no users, unless it says so. But one that has
+/// just started may serve before it counts as up: `starting` names the nodes that are not up as silent, too.
+pub fn answers(state: &ClusterState, volume: Uuid, number: u64, starting: bool) -> Answers {
     let mut answers = Answers::default();
-    let nodes = state.nodes().iter().filter(|(node, _)| state.alive().contains_key(node));
-    for (node, record) in nodes {
+    for (node, record) in state.nodes() {
         match state.users().get(&(volume, *node)).filter(|answer| answer.number >= number) {
-            None => answers.silent.push(record.name.clone()),
-            Some(answer) if answer.users.is_empty() => {}
-            Some(answer) => answers.users.push((record.name.clone(), answer.users.clone())),
+            None if starting || state.alive().contains_key(node) => {
+                answers.silent.push(record.name.clone());
+            }
+            Some(answer) if !answer.users.is_empty() => {
+                answers.users.push((record.name.clone(), answer.users.clone()));
+            }
+            None | Some(_) => {}
         }
     }
     answers

@@ -131,7 +131,7 @@ impl Node {
             (None, Some(record)) => unserved_info(uuid, record),
             (None, None) => return Err(VolumeError::NotFound(name.clone()).into()),
         };
-        if !force && record.is_some_and(|it| it.state == VolumeState::Ready) {
+        if !force && record.is_some_and(|it| it.state != VolumeState::Removing) {
             self.check_elsewhere(uuid, name, Lost::All(ByteLen(info.bytes)))?;
         }
         follower.change(Change::RemoveVolume { volume: uuid }, CHANGE_MAX)?;

@@ -19,6 +19,8 @@ use crate::error::NodeError;
 /// The time for the answers of the other nodes. A node that was killed ends for the others sooner: its lease in
 /// the store has 5 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(8);
+/// The time for nodes that do not count as up. One that has just started serves a moment before it does.
+const START_MAX: Duration = Duration::from_secs(2);
 
 impl Node {
     /// Refuses to destroy a volume of the cluster that has users at other nodes, or at a node that runs and
@@ -33,10 +35,11 @@ impl Node {
         let (node, number) = (self.catalog.node(), next_number(&follower.state(), volume));
         let asked = Change::TellUsers { volume, node, number, users: String::new() };
         follower.change(asked, CHANGE_MAX)?;
-        let until = Instant::now() + ANSWER_MAX;
+        let since = Instant::now();
         let found = loop {
-            let found = answers(&follower.state(), volume, number);
-            if found.silent.is_empty() || Instant::now() >= until {
+            let waited = since.elapsed();
+            let found = answers(&follower.state(), volume, number, waited < START_MAX);
+            if found.silent.is_empty() || waited >= ANSWER_MAX {
                 break found;
             }
             thread::sleep(PAUSE);

@@ -33,28 +33,33 @@ fn every_node_that_runs_answers_a_question_and_none_is_taken_for_an_earlier_one(
     model.carry_out(&tell(1, 1, "")).unwrap();
     assert_eq!([1, 2, 3].map(|at| asked(&model, at)), [None, Some(1), Some(1)]);
     model.carry_out(&tell(1, 2, "NVMe host a")).unwrap();
-    let found = answers(&model.state(), volume, 1);
+    let found = answers(&model.state(), volume, 1, false);
     let users = vec![(names(&[2])[0].clone(), "NVMe host a".to_owned())];
     assert_eq!(found, Answers { users, silent: names(&[3]) });
     // The node that does not answer ends.
     model.set_alive(3, false);
-    assert!(answers(&model.state(), volume, 1).silent.is_empty());
+    assert!(answers(&model.state(), volume, 1, false).silent.is_empty());
+    assert_eq!(
+        answers(&model.state(), volume, 1, true).silent,
+        names(&[3]),
+        "it may have just started"
+    );
     // The host has gone. Its node is asked again.
     model.set_alive(3, true);
     assert_eq!(next_number(&model.state(), volume), 2);
     model.carry_out(&tell(2, 1, "")).unwrap();
-    assert_eq!(answers(&model.state(), volume, 2).silent, names(&[2, 3]));
+    assert_eq!(answers(&model.state(), volume, 2, false).silent, names(&[2, 3]));
     model.carry_out(&tell(1, 3, "late")).unwrap();
-    assert_eq!(answers(&model.state(), volume, 2).silent, names(&[2, 3]));
+    assert_eq!(answers(&model.state(), volume, 2, false).silent, names(&[2, 3]));
     for at in [2, 3] {
         assert_eq!(asked(&model, at), Some(2));
         model.carry_out(&tell(2, at, "")).unwrap();
         assert_eq!(asked(&model, at), None);
     }
-    assert_eq!(answers(&model.state(), volume, 2), Answers::default());
+    assert_eq!(answers(&model.state(), volume, 2, false), Answers::default());
     // An older answer that comes late replaces none.
     model.carry_out(&tell(1, 2, "late")).unwrap();
-    assert_eq!(answers(&model.state(), volume, 2), Answers::default());
+    assert_eq!(answers(&model.state(), volume, 2, false), Answers::default());
 }
 
 #[test]
@@ -65,9 +70,9 @@ fn two_nodes_that_ask_at_the_same_time_get_the_answers_of_all_others() {
         let Ok(Step::Submit(txn)) = tell(1, at, "").plan(&state, false) else { unreachable!() };
         assert!(model.txn(&txn));
     }
-    assert_eq!(answers(&model.state(), volume, 1).silent, names(&[3]));
+    assert_eq!(answers(&model.state(), volume, 1, false).silent, names(&[3]));
     model.carry_out(&tell(1, 3, "NVMe host a")).unwrap();
-    assert_eq!(answers(&model.state(), volume, 1).users.len(), 1);
+    assert_eq!(answers(&model.state(), volume, 1, false).users.len(), 1);
 }
 
 #[test]
