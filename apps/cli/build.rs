@@ -43,7 +43,7 @@ fn links_with_lld() -> bool {
         && lld.is_some_and(|lld| lld.exists())
 }
 
-/// What a program prints, without the spaces around it.
+/// The standard output of a program, trimmed. `None` if the program cannot run or fails.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let done = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(done.stdout).ok()?;

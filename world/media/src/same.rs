@@ -8,7 +8,7 @@ use nearflash_space::Name;
 use crate::error::OpenError;
 use crate::spec::{Backing, DeviceSpec};
 
-/// What tells a file or a disk from others, however its path is written.
+/// The identity of a file or a disk. All paths that lead to one file have the same identity.
 #[derive(Debug, Eq, PartialEq)]
 enum Identity {
     Disk(u64),

@@ -127,8 +127,8 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         }
     }
 
-    /// Gives a buffer random contents again after a read. What was read, often zeroes, would be written elsewhere,
-    /// and a device could gain by compression.
+    /// Fills the buffer of a read with random bytes again. Otherwise, the job would write the data that it has read
+    /// elsewhere. That data is often zeroes, which a device can compress.
     #[inline]
     fn renew(&mut self, slot: Slot, direction: Direction) {
         let is_read = direction == Direction::Read;

@@ -65,7 +65,7 @@ impl Node {
 
     fn answer(&self, volume: Uuid, number: u64) {
         let served = self.served().recorded.space.served().find(|it| it.uuid == volume).cloned();
-        // What this node does not serve has no users here.
+        // A volume that this node does not serve has no users at this node.
         let users = served.map_or_else(String::new, |it| self.usage(&it, false).told());
         let told = Change::TellUsers { volume, node: self.catalog.node(), number, users };
         let Ok(follower) = self.cluster() else { return };

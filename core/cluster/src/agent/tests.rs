@@ -334,7 +334,7 @@ fn a_watch_of_a_restored_store_changes_nothing() {
     restored.carry_out(&create(2)).unwrap();
     restored.carry_out(&show(2)).unwrap();
     net.restore(restored);
-    // What the watch reports comes before the answer that shows the other history.
+    // The watch reports changes before a read is answered and shows the other history.
     (0..5).for_each(|_| net.step(Fault::ReadLost));
     assert!(net.clients[0].watch.is_some_and(|(_, from)| from > revision + 1), "it has reported");
     assert_eq!(net.clients[0].agent.state(), &before);

@@ -250,10 +250,12 @@ impl Torture<'_> {
             }
         }
         sleep(match fault {
-            Fault::Nothing | Fault::Kill | Fault::End | Fault::Remove => {
-                self.random.millis(500, 1500)
-            }
-            Fault::StoreForth | Fault::StoreAccepted => self.random.millis(500, 1500),
+            Fault::Nothing
+            | Fault::Kill
+            | Fault::End
+            | Fault::Remove
+            | Fault::StoreForth
+            | Fault::StoreAccepted => self.random.millis(500, 1500),
             Fault::SliceBack => Duration::ZERO,
             // After 3 seconds, another node takes over.
             Fault::Hang => self.random.millis(4000, 6000),
