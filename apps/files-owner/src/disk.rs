@@ -154,8 +154,9 @@ pub trait Seals: Send + Sync {
 
 /// A volume of a node.
 ///
-/// A connection that was lost and replaced is a loss: the node's machine may have lost power meanwhile,
-/// with writes that a flush over the next connection does not cover.
+/// A connection that was lost and replaced is a loss if the node has been started anew meanwhile, and may have lost
+/// writes that a flush over the next connection does not cover. Without a loss, the owner's calls that change the
+/// volume are repeated: nobody else has written, and the node has ended what came over the former connection.
 #[derive(Debug)]
 pub struct VolumeDisk {
     volume: Volume,
@@ -163,6 +164,9 @@ pub struct VolumeDisk {
     ownership: Mutex<Option<Ownership>>,
     seal_key: Mutex<Option<HeldKey>>,
 }
+
+/// How often a change is repeated.
+const REPEATS_MAX: u32 = 2;
 
 /// The key of seals, and the number of connections that had been replaced before the node gave it. A node
 /// that was started anew does not know the key any more.
@@ -182,6 +186,31 @@ impl VolumeDisk {
     pub fn owned(ownership: Ownership) -> Self {
         let volume = ownership.volume().clone();
         Self { volume, ownership: Mutex::new(Some(ownership)), seal_key: Mutex::default() }
+    }
+
+    /// Changes the volume. A change whose connection was lost is repeated if this process owns the volume, and the
+    /// node has lost nothing.
+    fn change(
+        &self,
+        change: impl Fn(&Volume) -> Result<(), nearflash::Error>,
+    ) -> Result<(), nearflash::Error> {
+        let losses = self.volume.losses();
+        let is_owned =
+            || self.ownership.lock().expect("nothing panics while it holds it").is_some();
+        let mut repeats = 0;
+        loop {
+            match change(&self.volume) {
+                Err(nearflash::Error::ConnectionLost(_) | nearflash::Error::Unknown(_))
+                    if repeats < REPEATS_MAX
+                        && is_owned()
+                        && self.volume.check_connections().is_ok()
+                        && self.volume.losses() == losses =>
+                {
+                    repeats += 1;
+                }
+                done => return done,
+            }
+        }
     }
 
     fn seal_key(&self) -> Result<SealKey, nearflash::Error> {
@@ -214,9 +243,11 @@ impl Disk for VolumeDisk {
     }
 
     fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
-        self.volume.write_at(bytes, offset.0).map_err(|error| match error.status() {
-            Some(Status::UNSUPPORTED) => not_local(),
-            _ => error.into(),
+        self.change(|volume| volume.write_at(bytes, offset.0)).map_err(|error| {
+            match error.status() {
+                Some(Status::UNSUPPORTED) => not_local(),
+                _ => error.into(),
+            }
         })
     }
 
@@ -229,15 +260,15 @@ impl Disk for VolumeDisk {
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        Ok(self.volume.write_zeroes(offset.0, len.0)?)
+        Ok(self.change(|volume| volume.write_zeroes(offset.0, len.0))?)
     }
 
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        Ok(self.volume.discard(offset.0, len.0)?)
+        Ok(self.change(|volume| volume.discard(offset.0, len.0))?)
     }
 
     fn flush(&self) -> io::Result<()> {
-        Ok(self.volume.flush()?)
+        Ok(self.change(Volume::flush)?)
     }
 
     fn check_losses(&self) -> io::Result<()> {
@@ -245,7 +276,7 @@ impl Disk for VolumeDisk {
     }
 
     fn losses(&self) -> u64 {
-        self.volume.replaced_connections()
+        self.volume.losses()
     }
 
     fn seals(&self) -> Option<&dyn Seals> {

@@ -247,6 +247,11 @@ impl Link {
         self.connection.session.agreed().map_or(0, |agreed| agreed.len_max)
     }
 
+    /// The number by which the node tells whether it may have lost writes; 0 if it does not.
+    pub(super) fn boot(&self) -> u64 {
+        self.connection.session.agreed().map_or(0, |agreed| agreed.boot)
+    }
+
     /// Whether the node knows the operation that zeroes blocks.
     pub(super) fn can_zero(&self) -> bool {
         self.connection.session.agreed().is_some_and(|agreed| agreed.zero)

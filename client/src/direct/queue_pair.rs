@@ -159,6 +159,11 @@ impl QueuePair {
         self.lost.is_some()
     }
 
+    /// The number by which the node tells whether it may have lost writes; 0 if it does not.
+    pub(super) fn boot(&self) -> u64 {
+        self.link.boot()
+    }
+
     /// The longest operation, in bytes.
     pub fn len_max(&self) -> u32 {
         self.link.len_max()

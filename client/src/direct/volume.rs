@@ -52,7 +52,17 @@ struct Crew {
     total: usize,
     /// The number of lost connections that were replaced.
     replaced: u64,
+    /// Those of them with which writes may have been lost.
+    losses: u64,
     info: VolumeInfo,
+}
+
+impl Crew {
+    /// Takes over what a worker has counted.
+    fn count(&mut self, worker: &mut Worker) {
+        self.replaced += worker.take_replaced();
+        self.losses += worker.take_losses();
+    }
 }
 
 impl Client {
@@ -104,7 +114,8 @@ impl Volume {
         left: usize,
     ) -> Self {
         let total = idle.len() + left;
-        let crew = Crew { info: idle[0].info(), idle, healing: 0, left, total, replaced: 0 };
+        let crew =
+            Crew { info: idle[0].info(), idle, healing: 0, left, total, replaced: 0, losses: 0 };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
         let shared = Arc::new(Shared { client, source, name: name.into(), crew, returned });
         Self { shared, timeout: None }
@@ -160,13 +171,23 @@ impl Volume {
     ///
     /// A program that must know whether a flush covers its earlier writes compares this number
     /// before the first of them and after the flush. If it has changed, the node's machine may have
-    /// lost writes together with the connection.
+    /// lost writes together with the connection; [`Self::losses`] counts only these.
     pub fn replaced_connections(&self) -> u64 {
         self.shared.crew().replaced
     }
 
+    /// The number of connections that were lost and replaced, and with which the node may have lost writes that
+    /// it had answered, because it or its machine was started anew. A node that only stood still, or that was
+    /// not reached for a while, has lost none. A node that does not say counts as one that has.
+    ///
+    /// A flush covers the earlier writes that were answered if this number is the same before the first of them
+    /// and after the flush.
+    pub fn losses(&self) -> u64 {
+        self.shared.crew().losses
+    }
+
     /// Waits for all calls under way, and replaces every connection that is lost, so that
-    /// [`Self::replaced_connections`] has counted all of them. Other calls wait meanwhile.
+    /// [`Self::replaced_connections`] and [`Self::losses`] have counted all of them. Other calls wait meanwhile.
     ///
     /// A node that was restarted has ended all connections, but each is noticed only when it is used.
     ///
@@ -184,7 +205,7 @@ impl Volume {
         let mut crew = self.shared.crew();
         crew.healing -= 1;
         for mut worker in workers {
-            crew.replaced += worker.take_replaced();
+            crew.count(&mut worker);
             crew.idle.push(worker);
         }
         drop(crew);
@@ -326,7 +347,7 @@ impl Volume {
         let result = work(&mut worker);
         let mut crew = self.shared.crew();
         crew.info = worker.info();
-        crew.replaced += worker.take_replaced();
+        crew.count(&mut worker);
         crew.idle.push(worker);
         drop(crew);
         self.shared.returned.notify_one();
@@ -396,7 +417,7 @@ impl Shared {
         let healed = worker.heal();
         let mut crew = self.crew();
         crew.healing -= 1;
-        crew.replaced += worker.take_replaced();
+        crew.count(&mut worker);
         crew.idle.push(worker);
         drop(crew);
         self.returned.notify_all();

@@ -68,6 +68,10 @@ pub(super) struct Worker {
     pieces: Vec<Piece>,
     /// The number of lost connections that were replaced, since the last look.
     replaced: u64,
+    /// Those of them with which writes may have been lost.
+    losses: u64,
+    /// The node's number at the last connection that could be used.
+    boot: u64,
     /// The sealed objects that are open.
     objects: Objects,
 }
@@ -77,6 +81,7 @@ impl Worker {
         let idle = Piece { start: 0, len: 0 };
         let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
         Self {
+            boot: pair.boot(),
             pair,
             reconnection,
             spin_max,
@@ -85,6 +90,7 @@ impl Worker {
             done: Vec::new(),
             pieces,
             replaced: 0,
+            losses: 0,
             objects: Objects::default(),
         }
     }
@@ -96,6 +102,11 @@ impl Worker {
     /// The number of lost connections that were replaced since the last call of this function.
     pub(super) fn take_replaced(&mut self) -> u64 {
         std::mem::take(&mut self.replaced)
+    }
+
+    /// The number of them with which writes may have been lost, since the last call of this function.
+    pub(super) fn take_losses(&mut self) -> u64 {
+        std::mem::take(&mut self.losses)
     }
 
     /// Begins a call that has until `deadline`.
@@ -290,6 +301,11 @@ impl Worker {
             }
         }?;
         self.replaced += 1;
+        // A node that still has the number has lost nothing that it had answered.
+        if self.boot == 0 || self.boot != self.pair.boot() {
+            self.losses += 1;
+        }
+        self.boot = self.pair.boot();
         Ok(())
     }
 

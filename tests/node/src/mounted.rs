@@ -83,7 +83,21 @@ impl<'a> MountBench<'a> {
         Self::with_flags(place, door, size, &["--files", "data"])
     }
 
+    /// A volume of 128 MiB on a node whose only device is a file, which loses nothing with the node.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn lasting(place: &'a Place, door: Door) -> Self {
+        Self::with_devices(place, door, "128MiB", &[])
+    }
+
+    /// On a node with a second device, of memory: a restart of the node may lose writes.
     fn with_flags(place: &'a Place, door: Door, size: &str, more: &[&str]) -> Self {
+        let memory = ["--device", "memory=ram:16MiB"];
+        Self::with_devices(place, door, size, &[&memory, more].concat())
+    }
+
+    fn with_devices(place: &'a Place, door: Door, size: &str, more: &[&str]) -> Self {
         let (device, volume) = (place.flash("8GiB"), format!("data={size}@flash"));
         let flags = [&["--device", &device, "--volume", &volume], more].concat();
         let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();

@@ -375,8 +375,8 @@ fn a_connection_with_the_same_identity_is_ready_when_the_requests_of_the_first_h
         // The identity belongs to every later connection of the first queue pair, too.
         first.reconnect().unwrap();
         eventually("the second connection ends", || {
-            let _ = second.poll(&mut Vec::new());
-            second.is_lost()
+            // Only some of the polls of a pair with shared memory look at its socket.
+            (0..1024).any(|_| second.poll(&mut Vec::new()).is_err() || second.is_lost())
         });
         other.post_flush().unwrap();
         assert!(completed(&mut other, 1)[0].result.is_ok(), "it has another identity");

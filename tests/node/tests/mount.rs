@@ -9,6 +9,10 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use nearflash_node_tests::{Door, MountBench, Place, done, eventually, refused_command as refused};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, RawDir, RenameFlags, XattrFlags};
@@ -688,6 +692,47 @@ fn a_mount_outlasts_restarts_of_the_node_and_reports_lost_writes_once() {
     bench = bench.restart_node();
     File::open(bench.at("kept")).unwrap().sync_all().unwrap();
     mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+/// What a program writes and synchronises over and over, until it is told to stop.
+fn write_until(stop: &AtomicBool, file: &File) -> u64 {
+    let mut rounds = 0;
+    while !stop.load(Ordering::Relaxed) {
+        file.write_all_at(&bytes(20_000), 0).unwrap();
+        file.sync_all().unwrap();
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_mount_reports_no_loss_when_its_node_stood_still_or_was_killed_and_nothing_is_lost() {
+    let place = Place::new();
+    let mut bench = MountBench::lasting(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let file = File::create_new(bench.at("file")).unwrap();
+    let busy = File::create_new(bench.at("busy")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (is_over, rounds_of) = (Arc::clone(&stop), busy.try_clone().unwrap());
+    let rounds = thread::spawn(move || write_until(&is_over, &rounds_of));
+    file.write_all_at(&bytes(50_000), 0).unwrap();
+    // After two seconds, the mount asks for a sign of life, and takes the connection for lost after two more.
+    bench.node().freeze();
+    thread::sleep(Duration::from_secs(5));
+    bench.node().signal(Signal::CONT);
+    file.sync_all().unwrap();
+    file.write_all_at(&bytes(70_000), 0).unwrap();
+    bench = bench.restart_node();
+    file.sync_all().unwrap();
+    stop.store(true, Ordering::Relaxed);
+    assert!(rounds.join().unwrap() > 0);
+    drop((file, busy));
+    mount.unmount();
+    assert!(bench.direct("file") == bytes(70_000));
+    assert!(bench.direct("busy") == bytes(20_000));
     bench.check();
     bench.terminate();
 }
