@@ -89,7 +89,9 @@ test-python: build python
 
 # Other people's programs: the Linux kernel's own hosts in guests, libiscsi's conformance suite, QEMU.
 test-guest: deps-test
-	$(CARGO) test --locked --workspace --test libiscsi --test qemu -- --ignored --nocapture --test-threads=1
+	scripts/run-tests build
+	scripts/run-tests one libiscsi --ignored --nocapture --test-threads=1
+	scripts/run-tests one qemu --ignored --nocapture --test-threads=1
 	scripts/guests all
 
 fuzz:

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # Runs named parts one after the other, some of them in the background, and says how long each took.
-# Sourced by scripts/test and scripts/test-rest.
+# Sourced by scripts/test, scripts/test-rest and scripts/test-timed. A COMMAND is a program, not a function.
 #
-#   part NAME COMMAND...         runs it; ends the script if it fails
+#   part NAME COMMAND...         runs it; ends the script if it fails; gives way to what is in the background
 #   background NAME COMMAND...   starts it; its output is kept
 #   join                         waits for all of these, prints their outputs; ends the script if one failed
 #   finish                       prints the durations
@@ -10,6 +10,7 @@
 begun=$(date +%s)
 folder=$(mktemp -d)
 behind=
+front=
 count=0
 trap 'end_background; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
@@ -22,8 +23,17 @@ part() {
   printf '\n== %s\n' "$part_name"
   part_begun=$(date +%s)
   part_status=0
-  "$@" || part_status=$?
+  if [ -n "$behind" ]; then give_way "$@"; else "$@"; fi || part_status=$?
   note "$part_status" "$(seconds_since "$part_begun")" "$part_name"
+}
+
+# Runs it so that it has the processors when what is in the background waits. Between sessions, the kernel
+# looks only at the priority of the session, where it groups processes by these (CONFIG_SCHED_AUTOGROUP).
+give_way() {
+  # shellcheck disable=SC2016 # the inner shell expands it
+  setsid sh -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec nice -n 10 "$@"' sh "$@" &
+  front=$!
+  wait "$front"
 }
 
 # note STATUS SECONDS NAME
@@ -65,6 +75,7 @@ end_background() {
   for number in $behind; do
     kill -- "-$(cat "$folder/$number.process")" 2>/dev/null || true
   done
+  [ -z "$front" ] || kill -- "-$front" 2>/dev/null || true
 }
 
 finish() {

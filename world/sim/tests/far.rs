@@ -4,7 +4,7 @@
 use nearflash_sim::{Clock, Cut, Mix, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::Nanos;
 
-use crate::shared::seeds;
+use crate::shared::{seeds, some};
 
 /// Two nodes, each with a host of its own and one on the volumes of the other.
 fn plan(seed: u64, commands: u32) -> Plan {
@@ -27,7 +27,7 @@ fn end(mut sim: Sim) {
 
 #[test]
 fn in_a_calm_world_the_hosts_of_two_nodes_share_a_volume() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, 400));
         sim.finish_work();
         let report = sim.report();
@@ -57,7 +57,7 @@ fn a_write_whose_connection_is_lost_ends_with_a_path_error_and_takes_no_effect_l
 
 #[test]
 fn a_write_that_cannot_be_sent_within_a_second_is_answered_and_never_sent() {
-    for seed in 0..3 {
+    for seed in some(3) {
         let mut plan = plan(seed, 0);
         plan.far =
             vec![WorkerPlan { mix: Mix { writes: 1, ..Mix::default() }, ..plan.far[0].clone() }];
@@ -90,7 +90,7 @@ fn a_flush_fails_after_the_other_node_lost_writes_that_it_should_have_saved() {
 
 #[test]
 fn a_volume_that_changes_is_opened_again_while_operations_are_under_way() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, 1_000));
         for _ in 0..8 {
             sim.run_for(Nanos::from_millis(5));
@@ -104,7 +104,7 @@ fn a_volume_that_changes_is_opened_again_while_operations_are_under_way() {
 
 #[test]
 fn a_node_that_pauses_for_a_short_time_costs_no_path() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, 400));
         sim.run_for(Nanos::from_millis(10));
         // Writes that have not been sent after two seconds never are.

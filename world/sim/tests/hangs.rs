@@ -3,6 +3,8 @@
 use nearflash_sim::{Mix, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
+use crate::shared::some;
+
 const SECOND: Nanos = Nanos::from_secs(1);
 
 /// The other volume that hosts read and write; only the first one changes its size.
@@ -10,7 +12,7 @@ const SECOND_VOLUME: u32 = 1;
 
 #[test]
 fn a_device_that_never_answers_holds_up_no_change_of_another_volume() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let workers = vec![WorkerPlan::plain(2_000); 3];
         let mut sim = Sim::new(Plan { workers, ..Plan::calm(seed) });
         sim.run_for(Nanos::from_millis(20));
@@ -30,7 +32,7 @@ fn a_device_that_never_answers_holds_up_no_change_of_another_volume() {
 
 #[test]
 fn a_host_that_asks_for_little_is_served_beside_one_that_floods() {
-    for seed in 0..2 {
+    for seed in some(2) {
         let flood = WorkerPlan {
             io_queues: 4,
             entries: 129,
@@ -65,7 +67,7 @@ fn assert_is_served_in_a_flood(
     (few_mix, few_lens): ((u32, u32), (ByteLen, ByteLen)),
 ) {
     let mix = |(reads, writes)| Mix { reads, writes, ..Mix::default() };
-    for seed in 0..2 {
+    for seed in some(2) {
         let flood = WorkerPlan {
             io_queues: 4,
             entries: 129,
@@ -127,7 +129,7 @@ fn with_slow_readers(seed: u64, slow: WorkerPlan) -> Sim {
 
 #[test]
 fn requests_that_wait_for_a_host_to_read_hold_up_no_change() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let deaf = Nanos::from_secs(3_600);
         let deaf = WorkerPlan { deaf_permille: 1_000, deaf, ..WorkerPlan::plain(4_000) };
         let mut sim = with_slow_readers(seed, deaf);
@@ -142,7 +144,7 @@ fn requests_that_wait_for_a_host_to_read_hold_up_no_change() {
 
 #[test]
 fn a_host_that_takes_next_to_nothing_is_given_up() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let trickle = Some((1_024, Nanos::from_secs(2)));
         let mut sim = with_slow_readers(seed, WorkerPlan { trickle, ..WorkerPlan::plain(4_000) });
         let given_up = |sim: &Sim| (0..2).all(|host| sim.is_given_up(host));
@@ -156,7 +158,7 @@ fn a_host_that_takes_next_to_nothing_is_given_up() {
 /// those that end, and the ones that wait need the host's share of the pool.
 #[test]
 fn reads_of_a_deleted_queue_hold_no_memory_that_its_other_reads_wait_for() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let worker = WorkerPlan {
             io_queues: 1,
             entries: 129,

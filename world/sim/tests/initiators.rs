@@ -6,7 +6,7 @@ use crate::shared;
 use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Report, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
-use shared::{assert_nothing_waits_for_the_sweep, end};
+use shared::{assert_nothing_waits_for_the_sweep, end, some};
 
 fn plan(seed: u64, initiators: Vec<InitiatorPlan>) -> Plan {
     Plan { initiators, ..Plan::calm(seed) }
@@ -25,7 +25,7 @@ fn ways(commands: u32) -> Vec<InitiatorPlan> {
 
 #[test]
 fn initiators_in_a_calm_world_lose_nothing_and_fail_nothing() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, ways(200)));
         sim.finish_work();
         let report = sim.report();
@@ -36,14 +36,14 @@ fn initiators_in_a_calm_world_lose_nothing_and_fail_nothing() {
 
 #[test]
 fn initiators_do_not_wait_for_the_sweep() {
-    for seed in 0..16 {
+    for seed in some(16) {
         assert_nothing_waits_for_the_sweep(seed, plan(seed, ways(150)));
     }
 }
 
 #[test]
 fn what_one_door_writes_the_others_read() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut plan = plan(seed, ways(150));
         plan.workers = vec![WorkerPlan::plain(150); 2];
         plan.clients = by_all_ways(500);
@@ -73,7 +73,7 @@ fn assert_each_read_the_others(seed: u64, report: &Report) {
 
 #[test]
 fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut plan = plan(seed, ways(300));
         plan.workers = vec![WorkerPlan::plain(800); 2];
         plan.clients = by_all_ways(1_000);
@@ -95,7 +95,7 @@ fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
 #[test]
 fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
     let mut met = 0;
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut plan = plan(seed, vec![InitiatorPlan::plain(100)]);
         let mix = Mix { writes: 10, reads: 5, ..Mix::default() };
         let client = ClientPlan { field_permille: 1_000, mix, ..ClientPlan::plain(200) };
@@ -121,7 +121,7 @@ fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
 #[test]
 fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
     let (mut refused, mut under_load) = (0, 0);
-    for seed in 0..16 {
+    for seed in some(16) {
         let mut plan = fight(seed);
         plan.clients.extend(by_all_ways(300));
         plan.node.cores = 3;
@@ -144,7 +144,7 @@ fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
 /// commands in the stream, whose data needs buffers, too.
 #[test]
 fn initiators_that_want_more_than_the_pool_at_once_go_on() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut greedy = InitiatorPlan { depth: 64, ..InitiatorPlan::plain(300) };
         greedy.bursts = (4096, 8192);
         greedy.think.1 = Nanos::from_micros(10);
@@ -165,7 +165,7 @@ fn initiators_that_want_more_than_the_pool_at_once_go_on() {
 
 #[test]
 fn aborts_and_resets_end_what_they_say_and_nothing_else() {
-    for seed in 0..16 {
+    for seed in some(16) {
         let restless = |plan| InitiatorPlan { manage_permille: 150, depth: 16, ..plan };
         let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
         plan.faults.disk.slow_permille = 100;
@@ -183,7 +183,7 @@ fn aborts_and_resets_end_what_they_say_and_nothing_else() {
 /// which every read checks.
 #[test]
 fn what_initiators_end_of_one_another_is_never_done() {
-    for seed in 0..16 {
+    for seed in some(16) {
         let several = InitiatorPlan { connections: 3, ..InitiatorPlan::plain(200) };
         let early = InitiatorPlan { initial_r2t: false, ..several.clone() };
         let slow_to_send = InitiatorPlan { bursts: (512, 512), ..several.clone() };
@@ -206,7 +206,7 @@ fn what_initiators_end_of_one_another_is_never_done() {
 
 #[test]
 fn a_target_that_is_reset_as_if_switched_on_loses_its_sessions_and_nothing_else() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let restless =
             |plan| InitiatorPlan { manage_permille: 40, cold_permille: 400, depth: 16, ..plan };
         let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
@@ -223,7 +223,7 @@ fn a_target_that_is_reset_as_if_switched_on_loses_its_sessions_and_nothing_else(
 
 #[test]
 fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
-    for seed in 0..16 {
+    for seed in some(16) {
         let restless = |plan| InitiatorPlan { leave_permille: 40, ..plan };
         let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
         plan.faults.disk.slow_permille = 200;
@@ -255,7 +255,7 @@ fn an_initiator_whose_machine_died_is_asked_and_given_up() {
 #[test]
 fn every_initiator_is_told_of_a_new_size_once() {
     const CAPACITY_CHANGED: u16 = 0x2A09;
-    for seed in 0..2 {
+    for seed in some(2) {
         let mut sim = Sim::new(plan(seed, ways(1_500)));
         assert!(sim.run_until(Nanos::from_secs(1), |sim| sim.report().logged_in == 4));
         sim.run_for(Nanos::from_millis(2));
@@ -273,7 +273,7 @@ fn every_initiator_is_told_of_a_new_size_once() {
 
 #[test]
 fn a_volume_that_changes_its_size_ends_for_initiators_where_it_should() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut plan = plan(seed, ways(200));
         for initiator in &mut plan.initiators {
             initiator.mix.tails = 60;
@@ -303,7 +303,7 @@ fn fight(seed: u64) -> Plan {
 #[test]
 fn whom_a_reservation_shuts_out_is_shut_out_by_every_door() {
     let mut direct_refused = 0;
-    for seed in 0..16 {
+    for seed in some(16) {
         let mut sim = Sim::new(fight(seed));
         sim.finish_work();
         let report = sim.report();
@@ -317,7 +317,7 @@ fn whom_a_reservation_shuts_out_is_shut_out_by_every_door() {
 
 #[test]
 fn reservations_that_are_to_last_survive_the_loss_of_power_and_others_do_not() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut sim = Sim::new(fight(seed));
         for _ in 0..4 {
             sim.run_for(Nanos::from_millis(3));
@@ -332,7 +332,7 @@ fn reservations_that_are_to_last_survive_the_loss_of_power_and_others_do_not() {
 /// Writes with an outstanding R2T hold buffers for which reads wait: their data never comes.
 #[test]
 fn a_node_that_drains_with_its_pool_full_of_half_received_writes_answers_what_it_has() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mix = Mix { writes: 10, reads: 5, ..Mix::default() };
         let deep =
             InitiatorPlan { depth: 64, bursts: (512, 2_048), mix, ..InitiatorPlan::plain(5_000) };
@@ -350,7 +350,7 @@ fn a_node_that_drains_with_its_pool_full_of_half_received_writes_answers_what_it
 
 #[test]
 fn initiators_are_told_when_the_node_drains() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut sim = Sim::new(plan(seed, ways(2_000)));
         let busy = sim.run_until(Nanos::from_secs(1), |sim| sim.report().succeeded > 300);
         assert!(busy);

@@ -6,7 +6,7 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_sim::{ClientPlan, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
-use shared::{assert_nothing_waits_for_the_sweep, end};
+use shared::{assert_nothing_waits_for_the_sweep, end, some};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -16,7 +16,7 @@ fn plan(seed: u64, workers: Vec<WorkerPlan>) -> Plan {
 
 #[test]
 fn a_calm_world_loses_nothing_and_fails_nothing() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, vec![WorkerPlan::plain(300); 3]));
         sim.finish_work();
         let report = sim.report();
@@ -27,7 +27,7 @@ fn a_calm_world_loses_nothing_and_fails_nothing() {
 
 #[test]
 fn nothing_waits_for_the_sweep() {
-    for seed in 0..24 {
+    for seed in some(24) {
         let workers = vec![
             WorkerPlan::plain(200),
             WorkerPlan { digests: Digests::BOTH, ..WorkerPlan::plain(200) },
@@ -39,7 +39,7 @@ fn nothing_waits_for_the_sweep() {
 
 #[test]
 fn a_core_with_little_memory_goes_on() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let worker = WorkerPlan { entries: 33, in_capsule_len_max: 0, ..WorkerPlan::plain(200) };
         let mut plan = plan(seed, vec![worker; 4]);
         plan.node.pool_len = ByteLen(3 * MIB);
@@ -55,7 +55,7 @@ fn a_core_with_little_memory_goes_on() {
 /// Requested data follows a small command in the stream whose data needs a buffer, too.
 #[test]
 fn a_connection_that_holds_its_share_for_data_behind_a_capsule_goes_on() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut worker = WorkerPlan {
             entries: 33,
             io_queues: 1,
@@ -100,7 +100,7 @@ fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
 
 #[test]
 fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
-    for seed in 0..4 {
+    for seed in some(4) {
         // Each takes at most half of the free memory, which leaves more than such a command needs.
         let mut sim = with_deaf_hosts(seed, ByteLen(16 * KIB));
         let done = sim.run_until(Nanos::from_secs(3), |sim| sim.is_done(4));
@@ -118,7 +118,7 @@ fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
 
 #[test]
 fn a_host_whose_commands_wait_for_our_memory_is_not_said_to_stall() {
-    for seed in 0..12 {
+    for seed in some(12) {
         // More than the others leave: it waits until they are given up, longer than a host may take
         // to send promised data.
         let mut sim = with_deaf_hosts(seed, ByteLen(128 * KIB));
@@ -147,7 +147,7 @@ fn a_host_that_says_nothing_is_given_up_and_another_notices_nothing() {
 
 #[test]
 fn a_host_whose_machine_died_is_given_up_when_its_keep_alive_time_is_over() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let dying =
             WorkerPlan { keep_alive_ms: 2_000, leave_permille: 5, ..WorkerPlan::plain(300) };
         let mut sim = Sim::new(plan(seed, vec![dying, WorkerPlan::plain(300)]));
@@ -160,7 +160,7 @@ fn a_host_whose_machine_died_is_given_up_when_its_keep_alive_time_is_over() {
 
 #[test]
 fn nonsense_from_one_host_disturbs_no_other() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut plan = plan(seed, vec![WorkerPlan::plain(200); 2]);
         let misfits = [Misbehaviour::Noise(0), Misbehaviour::Noise(128), Misbehaviour::Damage(20)];
         plan.misfits = misfits.map(|how| MisfitPlan { how, visits: 20 }).to_vec();
@@ -186,7 +186,7 @@ fn a_thousand_connections_that_come_to_nothing_leave_nothing() {
 
 #[test]
 fn every_compare_and_write_of_hosts_on_several_cores_counts_once() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let worker = WorkerPlan { io_queues: 3, ..WorkerPlan::plain(300).counting() };
         let mut plan = plan(seed, vec![worker; 3]);
         plan.node.cores = 3;
@@ -201,7 +201,7 @@ fn every_compare_and_write_of_hosts_on_several_cores_counts_once() {
 
 #[test]
 fn plain_writes_do_not_come_between_compare_and_write() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let mut workers = vec![WorkerPlan::plain(200).counting(); 2];
         // This host loses its connections again and again, with steps of the counters under way.
         workers.push(WorkerPlan { leave_permille: 60, ..WorkerPlan::plain(200).counting() });
@@ -216,7 +216,7 @@ fn plain_writes_do_not_come_between_compare_and_write() {
 
 #[test]
 fn a_host_that_comes_back_finds_that_its_last_writes_have_ended() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let worker = WorkerPlan { leave_permille: 50, ..WorkerPlan::plain(200) };
         let mut plan = plan(seed, vec![worker; 2]);
         plan.faults.disk.slow_permille = 300;
@@ -230,7 +230,7 @@ fn a_host_that_comes_back_finds_that_its_last_writes_have_ended() {
 
 #[test]
 fn connections_that_break_at_every_turn_lose_no_acknowledged_write() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let mut plan = plan(seed, vec![WorkerPlan::plain(200); 2]);
         plan.faults.network.reset_permille = 20;
         let mut sim = Sim::new(plan);
@@ -243,7 +243,7 @@ fn connections_that_break_at_every_turn_lose_no_acknowledged_write() {
 /// Its slot stays until they have ended; its socket is closed, and its id may be reused.
 #[test]
 fn a_connection_that_dies_with_requests_under_way_is_left_alone_by_a_core_that_sleeps() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let worker = WorkerPlan { leave_permille: 20, ..WorkerPlan::plain(200) };
         let mut plan = plan(seed, vec![worker; 4]);
         plan.faults.core.spin = Nanos(0);
@@ -257,7 +257,7 @@ fn a_connection_that_dies_with_requests_under_way_is_left_alone_by_a_core_that_s
 
 #[test]
 fn power_that_goes_again_and_again_takes_nothing_durable() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let mut plan = plan(seed, vec![WorkerPlan::plain(600); 2]);
         plan.node.block_size = BlockSize::B4096;
         plan.faults.disk.split_permille = 500;
@@ -275,7 +275,7 @@ fn power_that_goes_again_and_again_takes_nothing_durable() {
 #[test]
 fn a_device_that_fails_a_flush_is_not_believed_by_the_next_one() {
     let mut failed = 0;
-    for seed in 0..8 {
+    for seed in some(8) {
         let mut worker = WorkerPlan::plain(600);
         worker.mix.flushes = 200;
         let mut plan = plan(seed, vec![worker; 3]);
@@ -308,7 +308,7 @@ fn every_host_is_told_of_a_new_size() {
 
 #[test]
 fn a_volume_that_changes_its_size_under_load_ends_where_it_should() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let mut worker = WorkerPlan::plain(400);
         worker.mix.tails = 60;
         let mut sim = Sim::new(plan(seed, vec![worker; 3]));
@@ -323,7 +323,7 @@ fn a_volume_that_changes_its_size_under_load_ends_where_it_should() {
 
 #[test]
 fn a_node_that_drains_under_load_answers_and_empties() {
-    for seed in 0..12 {
+    for seed in some(12) {
         let worker = WorkerPlan { entries: 33, ..WorkerPlan::plain(100_000) };
         let mut plan = plan(seed, vec![worker; 3]);
         plan.command_len_max = ByteLen(64 * KIB);
@@ -344,7 +344,7 @@ fn clients(seed: u64, clients: Vec<ClientPlan>) -> Plan {
 
 #[test]
 fn direct_clients_in_a_calm_world_are_all_answered() {
-    for seed in 0..6 {
+    for seed in some(6) {
         let mut plan = clients(seed, vec![ClientPlan::plain(300); 3]);
         plan.node.keys = seed.is_multiple_of(2);
         let mut sim = Sim::new(plan);
@@ -358,7 +358,7 @@ fn direct_clients_in_a_calm_world_are_all_answered() {
 
 #[test]
 fn a_direct_client_that_comes_back_finds_that_its_last_writes_have_ended() {
-    for seed in 0..8u64 {
+    for seed in some(8) {
         let rings = seed.is_multiple_of(4);
         let client = ClientPlan { leave_permille: 50, rings, ..ClientPlan::plain(300) };
         let mut plan = clients(seed, vec![client; 2]);
@@ -378,7 +378,7 @@ fn a_direct_client_that_comes_back_finds_that_its_last_writes_have_ended() {
 /// After a missed wake-up, a request would wait for the shard's sweep, once a second.
 #[test]
 fn direct_clients_do_not_wait_for_the_sweep() {
-    for seed in 0..12 {
+    for seed in some(12) {
         let whole = nearflash_direct::Digests { header: true, data: true };
         let plain = ClientPlan::plain(200);
         assert_nothing_waits_for_the_sweep(
@@ -390,7 +390,7 @@ fn direct_clients_do_not_wait_for_the_sweep() {
 
 #[test]
 fn direct_clients_on_a_core_with_little_memory_go_on() {
-    for seed in 0..8 {
+    for seed in some(8) {
         let client = ClientPlan { depth: 32, ..ClientPlan::plain(200) };
         let mut plan = clients(seed, vec![client; 4]);
         plan.node.cores = 1;
@@ -409,7 +409,7 @@ fn direct_clients_on_a_core_with_little_memory_go_on() {
 /// engine when the grants are revoked.
 #[test]
 fn what_a_revoked_client_had_under_way_is_over_when_the_revocation_is_confirmed() {
-    for seed in 0..12u64 {
+    for seed in some(12) {
         let long_read_permille = if seed.is_multiple_of(2) { 800 } else { 0 };
         let client = ClientPlan { depth: 32, long_read_permille, ..ClientPlan::plain(400) };
         let mut plan = clients(seed, vec![client; 3]);
@@ -433,7 +433,7 @@ fn what_a_revoked_client_had_under_way_is_over_when_the_revocation_is_confirmed(
 
 #[test]
 fn a_direct_client_that_takes_no_answers_is_given_up_and_others_notice_nothing() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let deaf = ClientPlan { deaf_after: Some(20), depth: 32, ..ClientPlan::plain(300) };
         let mut plan = clients(seed, vec![deaf, ClientPlan::plain(300)]);
         plan.node.credits = 32;
@@ -455,7 +455,7 @@ fn direct_clients_that_keep_no_protocol_disturb_nobody() {
         Misbehaviour::Noise(64),
         Misbehaviour::Damage(20),
     ];
-    for seed in 0..6 {
+    for seed in some(6) {
         let crooked = crooked.map(|how| ClientPlan { crooked: Some(how), ..ClientPlan::plain(60) });
         let mut all = vec![ClientPlan::plain(200); 2];
         all.extend(crooked);
@@ -472,7 +472,7 @@ fn direct_clients_that_keep_no_protocol_disturb_nobody() {
 
 #[test]
 fn a_node_that_drains_answers_its_direct_clients_and_says_goodbye() {
-    for seed in 0..12 {
+    for seed in some(12) {
         let mut plan = clients(seed, vec![ClientPlan::plain(2_000); 3]);
         plan.faults.disk.slow_permille = 100;
         plan.faults.disk.slow = Nanos::from_millis(20);
@@ -488,7 +488,7 @@ fn a_node_that_drains_answers_its_direct_clients_and_says_goodbye() {
 
 #[test]
 fn direct_clients_with_rings_lose_nothing_when_they_go_or_the_node_does() {
-    for seed in 0..12u64 {
+    for seed in some(12) {
         let leave_permille = if seed.is_multiple_of(2) { 30 } else { 0 };
         let ringed = ClientPlan { rings: true, leave_permille, ..ClientPlan::plain(300) };
         let mut plan = clients(seed, vec![ringed.clone(), ringed, ClientPlan::plain(200)]);

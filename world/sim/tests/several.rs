@@ -6,7 +6,7 @@ use crate::shared;
 use nearflash_sim::{Clock, Cut, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::Nanos;
 
-use shared::{assert_nothing_waits_for_the_sweep, end, seeds};
+use shared::{assert_nothing_waits_for_the_sweep, end, seeds, some};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -20,7 +20,7 @@ fn plan(seed: u64, nodes: usize, worker: WorkerPlan) -> Plan {
 
 #[test]
 fn nodes_in_a_calm_world_serve_their_own_hosts() {
-    for seed in 0..3 {
+    for seed in some(3) {
         let mut sim = Sim::new(plan(seed, 3, WorkerPlan::plain(200)));
         sim.finish_work();
         let report = sim.report();
@@ -31,14 +31,14 @@ fn nodes_in_a_calm_world_serve_their_own_hosts() {
 
 #[test]
 fn nothing_waits_for_the_sweep_of_a_clock_that_runs_too_slow() {
-    for seed in 0..6 {
+    for seed in some(6) {
         assert_nothing_waits_for_the_sweep(seed, plan(seed, 3, WorkerPlan::plain(200)));
     }
 }
 
 #[test]
 fn power_that_one_machine_loses_takes_nothing_durable_and_another_runs_on() {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut plan = plan(seed, 2, WorkerPlan::plain(3_000));
         plan.faults.disk.split_permille = 500;
         let mut sim = Sim::new(plan);
@@ -75,7 +75,7 @@ fn a_host_that_is_cut_off_gives_up_comes_back_and_reads_what_it_wrote() {
 
 /// Two hosts, one on each node: `disturb` costs neither its connection.
 fn keeps_its_connections(worker: WorkerPlan, disturb: impl Fn(&mut Sim)) {
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, 2, worker.clone()));
         disturb(&mut sim);
         sim.finish_work();
@@ -114,7 +114,7 @@ fn a_node_that_pauses_goes_on_where_it_was() {
 fn a_node_that_pauses_for_longer_than_a_keep_alive_time_ends_its_controllers_before_it_hears_them()
 {
     let worker = WorkerPlan { keep_alive_ms: 2_000, ..WorkerPlan::plain(400) };
-    for seed in 0..4 {
+    for seed in some(4) {
         let mut sim = Sim::new(plan(seed, 2, worker.clone()));
         sim.run_for(Nanos::from_millis(20));
         sim.pause(NodeId(0), SECOND.plus(SECOND).plus(SECOND));
