@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use nearflash_files_owner::{Inode, InodeNumber, Kind, MODE_MASK, Name, NameError};
+use nearflash_files_service::{Inode, InodeNumber, Kind, MODE_MASK, Name, NameError};
 use nearflash_units::Nanos;
 
 /// The bits that a change of the contents or the owner clears.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, FileHandle};
-use nearflash_files_owner::{Entry, InodeNumber, Name};
+use nearflash_files_service::{Entry, InodeNumber, Name};
 
 /// The number of entries that are read at a time.
 pub(crate) const PAGE_LEN: usize = 256;
@@ -152,7 +152,7 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_files_owner::Kind;
+    use nearflash_files_service::Kind;
     use std::collections::BTreeSet;
 
     const DIRECTORY: InodeNumber = InodeNumber(1);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use nearflash_files_owner::FilesError;
+use nearflash_files_service::FilesError;
 
 /// The reason why a volume cannot be mounted, or a mount has ended.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::sync::RwLock;
 use std::sync::mpsc::Sender;
 
 use fuser::Errno;
-use nearflash_files_owner::{FileCalls, FilesError};
+use nearflash_files_service::{FileCalls, FilesError};
 
 use crate::session::Event;
 

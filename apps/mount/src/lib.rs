@@ -12,7 +12,7 @@
 //!
 //! The crate knows nothing about command lines, and what it logs goes to `tracing`.
 //!
-//! [`FileSystem`]: nearflash_files_owner::FileSystem
+//! [`FileSystem`]: nearflash_files_service::FileSystem
 
 mod attributes;
 mod directories;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::{FileCalls, FileSystem, FilesError, RemoteFiles, Taker};
+use nearflash_files_service::{FileCalls, FileSystem, FilesError, RemoteFiles, Taker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -28,7 +28,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use nearflash::direct::Url;
-use nearflash_files_owner::{Inode, InodeNumber};
+use nearflash_files_service::{Inode, InodeNumber};
 
 use crate::attributes::{attributes, file_type, is_privileged, number};
 use crate::directories::{Directories, Item, Listing, PAGE_LEN};

@@ -26,7 +26,7 @@ use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
 use nearflash_nvme::ControllerId;
 use nearflash_session::DoorTls;
 use nearflash_space::Name;
-use nearflash_space::slice::{NotedMirror, Notes, SliceVerdict, Superblock};
+use nearflash_space::slice::{Notes, SliceVerdict, Superblock};
 use uuid::Uuid;
 
 use crate::catalog::SeenRecord;
@@ -308,8 +308,7 @@ fn contradiction(
     is_accepted: bool,
 ) -> Option<String> {
     state.replicas_on(slice).find_map(|(key, ordinal, record)| {
-        let mirror = NotedMirror { volume: key.volume, number: key.number };
-        let note = notes.and_then(|notes| notes.get(&mirror)).map(|note| note_of(&note));
+        let note = notes.and_then(|notes| notes.get(&key)).map(|note| note_of(&note));
         let volume = state.volumes().get(&key.volume).map(|it| it.name.to_string());
         let volume = volume.unwrap_or_else(|| key.volume.to_string());
         match Note::verdict(note.as_ref(), ordinal, &record_of(record)) {

@@ -23,7 +23,7 @@ use nearflash::{Client, Credentials};
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
 use nearflash_direct::wire::Rights;
-use nearflash_files_owner::{Allowed, Below, ConnectionId, Path as FilesPath};
+use nearflash_files_service::{Allowed, Below, ConnectionId, Path as FilesPath};
 use nearflash_request::VolumeId;
 use nearflash_shard::ClientPlace;
 use nearflash_space::Name;

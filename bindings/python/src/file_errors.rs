@@ -2,7 +2,7 @@
 //! that `OSError` chooses by its number. Errors of the connection keep their classes.
 
 use nearflash::direct::TakeError;
-use nearflash_files_owner::{FilesError, NameError};
+use nearflash_files_service::{FilesError, NameError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use rustix::io::Errno;

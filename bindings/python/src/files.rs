@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use nearflash_files_owner::{
+use nearflash_files_service::{
     FileReading, FilesError, Inode, InodeNumber, Kind, Name, Path, Reading,
 };
 use nearflash_units::ByteOffset;
@@ -94,7 +94,7 @@ impl Files {
         let after = after.map(|name| Name::new(name.as_bytes())).transpose();
         let after = after.map_err(|error| name_raised(&error, &path))?;
         let listed = self.wait(py, |reading| reading.list(&place, after.as_ref(), count_max))?;
-        let pair = |(entry, inode): (nearflash_files_owner::Entry, Inode)| {
+        let pair = |(entry, inode): (nearflash_files_service::Entry, Inode)| {
             let name = OsStr::from_bytes(entry.name.as_bytes()).to_owned();
             (name, Stat { number: entry.inode, inode })
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use nearflash_files_owner::{Draft, FilesError, Path, Replace, Upload as Options, Writer};
+use nearflash_files_service::{Draft, FilesError, Path, Replace, Upload as Options, Writer};
 use nearflash_units::ByteLen;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -4,7 +4,7 @@
 //! owner's connections. When another process takes the volume over, the node ends these connections
 //! before the first write of the new owner. Every later call fails with [`Error::Superseded`].
 //!
-//! `nearflash_space::ownership` has the rules; this module adds connections, a clock, and a thread
+//! `nearflash_direct::ownership` has the rules; this module adds connections, a clock, and a thread
 //! that shows that the owner is alive.
 //!
 //! Ownership restricts only processes that use it: other clients with write access to the volume can
@@ -32,7 +32,7 @@ mod taking;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearflash_space::ownership::{
+use nearflash_direct::ownership::{
     OWNER_BLOCK_LEN, OwnerRecord, RECORD_OFFSET, RecordError, Refusal,
 };
 
@@ -226,7 +226,7 @@ impl std::fmt::Debug for Ownership {
 
 #[cfg(test)]
 mod tests {
-    use nearflash_space::ownership::Term;
+    use nearflash_direct::ownership::Term;
     use nearflash_units::Nanos;
 
     use super::*;

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use nearflash_device::MirrorKey;
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
+use crate::Key;
 use crate::record::{AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState};
 use crate::state::{ClusterState, Inconsistent, MirrorView, inconsistent};
 use crate::users::questions;
-use crate::{Key, MirrorKey};
 
 /// All that a node has to know in order to serve the volumes of the cluster.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -19,9 +19,10 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_device::MirrorKey;
 use uuid::Uuid;
 
-use crate::key::{Key, MirrorKey};
+use crate::key::Key;
 use crate::record::{HistoryRecord, VolumeState};
 use crate::state::ClusterState;
 use crate::store::{ModRevision, StoreId};

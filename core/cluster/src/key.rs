@@ -6,21 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nearflash_device::MirrorKey;
 use nearflash_space::Name;
 use uuid::Uuid;
 
 /// Largest ordinal of a node. With 64 NVMe controller ids a block, 1,023 nodes share 65,535 ids.
 pub const ORDINAL_MAX: u16 = 1023;
-
-/// A mirror: the volume for which it was created, and its number in the volume, counted through
-/// the rows.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct MirrorKey {
-    /// The volume.
-    pub volume: Uuid,
-    /// The number: `row * width + column`.
-    pub number: u32,
-}
 
 /// A key of the store.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -87,12 +78,6 @@ impl Key {
     pub fn parse(cluster: Uuid, path: &str) -> Result<Self, ParseKeyError> {
         let refused = || ParseKeyError(path.into());
         path.strip_prefix(&prefix(cluster)).ok_or_else(refused)?.parse().map_err(|_| refused())
-    }
-}
-
-impl fmt::Display for MirrorKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.volume, self.number)
     }
 }
 

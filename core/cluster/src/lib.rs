@@ -24,7 +24,7 @@ pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};
 pub use change::{Change, Refusal, Step};
 pub use compile::{Tables, compile, face_name, face_uuid, part_name, part_uuid};
 pub use continuity::{RolledBack, Seen};
-pub use key::{Key, MirrorKey, ParseKeyError, prefix};
+pub use key::{Key, ParseKeyError, prefix};
 pub use record::{RecordError, VALUE_LEN_MAX};
 pub use state::{ClusterState, Inconsistent};
 pub use store::{

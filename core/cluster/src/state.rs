@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_device::MirrorKey;
 use nearflash_space::Name;
 use uuid::Uuid;
 
-use crate::key::{Key, MirrorKey};
+use crate::key::Key;
 use crate::record::{
     AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord, Record,
     RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord,

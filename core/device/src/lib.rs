@@ -1,13 +1,15 @@
 //! The vocabulary of devices: ids, operations, results, and the properties that the layers above
 //! depend on. Pure.
 //!
-//! This crate has no notion of volumes, of requests, or of how a device is opened.
+//! This crate has no notion of volumes beyond their UUIDs, of requests, or of how a device is opened.
 
 mod device;
 mod health;
+mod mirror_key;
 mod unflushed;
 
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };
 pub use health::{DOUBT_MAX, Health, Promise, Success};
+pub use mirror_key::MirrorKey;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::pool::PAGE_LEN;
+/// The length of the smallest buffer, and the alignment of all, in bytes.
+pub const PAGE_LEN: usize = 4096;
 
 /// The memory of a pool, which belongs to the world: devices and the kernel write to parts of it.
 ///

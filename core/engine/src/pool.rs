@@ -24,10 +24,7 @@ use nearflash_request::BufferId;
 use nearflash_units::{ByteLen, index};
 use slab::Slab;
 
-use crate::arena::{Arena, Heap};
-
-/// The length of the smallest buffer, and the alignment of all, in bytes.
-pub const PAGE_LEN: usize = 4096;
+use crate::arena::{Arena, Heap, PAGE_LEN};
 
 /// The largest buffer: 2^8 pages, 1 MiB, the largest transfer that any protocol accepts.
 const ORDER_MAX: u8 = 8;

@@ -34,8 +34,7 @@ pub use mirrors::{
 };
 pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{
-    Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote,
-    Role, Term,
+    Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,
 };
 pub use written::Written;
 

@@ -35,13 +35,14 @@ mod steps;
 mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
+use nearflash_device::MirrorKey;
 use nearflash_units::Nanos;
 
-use crate::table::{MirrorKey, Term};
+use crate::table::Term;
 use mirror::Mirror;
-pub use note::{Note, NoteVerdict, Token, Tokens};
+pub use note::{Note, NoteVerdict, Tokens};
 pub use pulse::{Heard, Pulse, Question, SliceState};
-pub use record::{Element, Known, Record};
+pub use record::{Element, Known, Record, Token};
 
 use crate::mutant::Mutant;
 

@@ -25,7 +25,9 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{
+    DeviceId, DeviceOperation, DeviceRequest, DeviceResult, MirrorKey, OperationId,
+};
 use nearflash_request::Outcome;
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
@@ -37,7 +39,7 @@ use crate::locks::{Range, RangeLocks, Ticket};
 use crate::mutant::Mutant;
 use crate::replica::{Accepted, Tag};
 use crate::slots::Slots;
-use crate::table::{Core, MirrorId, MirrorKey, MirrorTable, Role, Term};
+use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
 use crate::written::Written;
 use faces::Former;
 use lost::Losses;

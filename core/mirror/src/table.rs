@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use nearflash_device::DeviceId;
+use nearflash_device::{DeviceId, MirrorKey};
 use nearflash_units::{ByteLen, ByteOffset, index};
 use serde::{Deserialize, Serialize};
 
@@ -35,16 +35,6 @@ pub enum DeviceKind {
 /// A mirror's place in the table of its node.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct MirrorId(pub u32);
-
-/// The identity of a mirror on all nodes.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct MirrorKey {
-    /// The volume that it is part of.
-    pub volume: [u8; 16],
-    /// Its number in that volume.
-    pub number: u32,
-}
 
 /// The number of a membership of a mirror. It grows with each change.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]

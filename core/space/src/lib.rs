@@ -8,7 +8,6 @@ mod free;
 mod label;
 mod map;
 mod name;
-pub mod ownership;
 mod reservations;
 pub mod slice;
 mod space;

@@ -3,7 +3,8 @@
 //! The protocol is defined in `docs/direct-protocol.md`. [`serving::TargetSession`] is the node's
 //! end, [`client::ClientSession`] the application's; both are state machines without sockets,
 //! clocks or payload memory: bytes and answers go in, chunks to send and demands come out. Both
-//! support a byte stream as well as rings in shared memory.
+//! support a byte stream as well as rings in shared memory. [`ownership`] has the block by which a process owns a
+//! volume, and the state machines that claim it with the protocol's own operations.
 //!
 //! The crate has no devices, volume layouts, threads or sockets.
 
@@ -12,6 +13,7 @@ pub mod check;
 pub mod client;
 mod error;
 mod face;
+pub mod ownership;
 mod proof;
 mod secret;
 pub mod segments;

@@ -1,9 +1,9 @@
 //! Input from a device: labels, owner blocks, foreign data, and the catalog's extents of volumes.
 
 use nearflash_device::DeviceId;
+use nearflash_direct::ownership::{OWNER_BLOCK_LEN, OwnerBlock, RECORD_OFFSET, Take};
 use nearflash_media::check::check_probe;
 use nearflash_request::{BlockRange, VolumeId};
-use nearflash_space::ownership::{OWNER_BLOCK_LEN, OwnerBlock, RECORD_OFFSET, Take};
 use nearflash_space::slice::{SUPERBLOCK_LEN, Superblock};
 use nearflash_space::{
     Epoch, Extent, GRANULE, Home, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use nearflash::direct::{OwnerOptions, Ownership};
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::{Disk as _, VolumeDisk};
+use nearflash_files_service::{Disk as _, VolumeDisk};
 use nearflash_node_tests::{Door, Node, Place, nearflash};
 use nearflash_units::ByteOffset;
 use serde_json::Value;

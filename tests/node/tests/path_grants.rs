@@ -8,7 +8,9 @@ use std::process::Command;
 
 use nearflash::direct::{Credentials, Rights, Status};
 use nearflash::{Client, Error, QueueOptions};
-use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, Replace, SealedFile};
+use nearflash_files_service::{
+    FileCalls as _, InodeNumber, Path, RemoteFiles, Replace, SealedFile,
+};
 use nearflash_node_tests::{
     Door, Key, MountBench, Node, Place, done, nearflash, refused_command as refused,
 };

@@ -340,7 +340,8 @@ fn boot_of(device: &Device) -> Uuid {
 mod tests {
     use super::*;
     use crate::open::open;
-    use nearflash_space::slice::{MirrorNote, NotedMirror};
+    use nearflash_device::MirrorKey;
+    use nearflash_space::slice::MirrorNote;
     use std::fs::{read, write};
     use std::os::unix::fs::FileExt as _;
     use tempfile::TempDir;
@@ -488,7 +489,7 @@ mod tests {
     fn what_a_slice_knows_of_its_mirrors_lasts() {
         let bench = Bench::new();
         let slice = bench.take();
-        let mirror = |number| NotedMirror { volume: Uuid::from_u128(5), number };
+        let mirror = |number| MirrorKey { volume: Uuid::from_u128(5), number };
         let note = |term| MirrorNote { ordinal: 1, term, tokens: [Some(6), None] };
         for number in 0..200 {
             slice.notes().set(mirror(number), note(1), |_| true).unwrap();

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearflash_space::slice::{MirrorNote, NotedMirror, Notes, NotesFull};
+use nearflash_device::MirrorKey;
+use nearflash_space::slice::{MirrorNote, Notes, NotesFull};
 use rustix::fs::fdatasync;
 
 use crate::device::{Device, Kind};
@@ -27,7 +28,7 @@ impl SliceNotes {
     }
 
     /// The note of a mirror.
-    pub fn get(&self, mirror: &NotedMirror) -> Option<MirrorNote> {
+    pub fn get(&self, mirror: &MirrorKey) -> Option<MirrorNote> {
         self.notes().get(mirror)
     }
 
@@ -38,9 +39,9 @@ impl SliceNotes {
     /// When there are notes of as many current mirrors as possible.
     pub fn set(
         &self,
-        mirror: NotedMirror,
+        mirror: MirrorKey,
         note: MirrorNote,
-        is_current: impl Fn(&NotedMirror) -> bool,
+        is_current: impl Fn(&MirrorKey) -> bool,
     ) -> Result<(), NotesFull> {
         self.notes().set(mirror, note, is_current)
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use nearflash_files_owner::FilesError;
+use nearflash_files_service::FilesError;
 
 use super::FilesFailure;
 

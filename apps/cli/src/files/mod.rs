@@ -17,7 +17,7 @@ use std::sync::Arc;
 use nearflash::direct::Options;
 use nearflash::url::UrlError;
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Disk, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError, Owner, Path,
     Refusal, RemoteFiles, Replace, Taker, Upload, VolumeDisk, Writer, format, take_to_format,
 };

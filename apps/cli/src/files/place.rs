@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use nearflash::direct::Url;
 use nearflash::url::decode_bytes;
-use nearflash_files_owner::{NameError, PATH_LEN_MAX, Path};
+use nearflash_files_service::{NameError, PATH_LEN_MAX, Path};
 
 use super::FilesFailure;
 

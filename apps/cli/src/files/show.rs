@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path as LocalPath;
 
 use nearflash::url::encode_bytes;
-use nearflash_files_owner::{CheckReport, Inode, InodeNumber, Kind, Path};
+use nearflash_files_service::{CheckReport, Inode, InodeNumber, Kind, Path};
 use nearflash_units::Nanos;
 use serde::Serialize;
 
@@ -150,7 +150,7 @@ impl Node {
             Kind::CharDevice => "character device",
             Kind::BlockDevice => "block device",
         };
-        let run = |run: &nearflash_files_owner::Run| RunOfFile {
+        let run = |run: &nearflash_files_service::Run| RunOfFile {
             start: run.offset().0,
             bytes: run.len().0,
         };

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use nearflash::Client;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Entry, Files, FilesError, Inode, InodeNumber, Name, Path, RemoteFiles, VolumeDisk,
 };
 use nearflash_units::ByteLen;

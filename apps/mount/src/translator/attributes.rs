@@ -1,7 +1,7 @@
 //! Changes of attributes.
 
 use fuser::{Errno, FileHandle, Request, TimeOrNow};
-use nearflash_files_owner::{AttributeChanges, Inode, InodeNumber, MODE_MASK};
+use nearflash_files_service::{AttributeChanges, Inode, InodeNumber, MODE_MASK};
 use nearflash_units::ByteLen;
 
 use super::Translator;

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use fuser::{
     Errno, FileHandle, FopenFlags, LockOwner, OpenFlags, ReplyData, ReplyStatfs, WriteFlags,
 };
-use nearflash_files_owner::{Allocation, AttributeChanges, BLOCK, InodeNumber, NAME_LEN_MAX};
+use nearflash_files_service::{Allocation, AttributeChanges, BLOCK, InodeNumber, NAME_LEN_MAX};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::fs::{FallocateFlags, OFlags};
 

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use fuser::Errno;
-use nearflash_files_owner::{AttributeWrite, InodeNumber};
+use nearflash_files_service::{AttributeWrite, InodeNumber};
 use rustix::fs::XattrFlags;
 
 use super::Translator;

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use fuser::{Errno, INodeNo, RenameFlags, Request};
-use nearflash_files_owner::{Inode, InodeNumber, Kind, MODE_MASK, NewInode, Permissions, Renaming};
+use nearflash_files_service::{
+    Inode, InodeNumber, Kind, MODE_MASK, NewInode, Permissions, Renaming,
+};
 
 use super::Translator;
 use crate::attributes::{inherited, kind_of, name, number};

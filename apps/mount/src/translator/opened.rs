@@ -10,7 +10,7 @@
 //! libaio) come with each write, too. Pages of a mapping have no such flag: msync(2) sends FSYNC.
 
 use fuser::{Errno, FileHandle};
-use nearflash_files_owner::InodeNumber;
+use nearflash_files_service::InodeNumber;
 use rustix::fs::OFlags;
 
 use super::Translator;

@@ -13,7 +13,7 @@ use nearflash::direct::{
     DURABLE_SIZE_IOCTL, HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL,
     SEAL_WITHOUT_PAGES_IOCTL, Url, WRITTEN_IOCTL,
 };
-use nearflash_files_owner::{FileCalls, FilesError, InodeNumber, SealedFile};
+use nearflash_files_service::{FileCalls, FilesError, InodeNumber, SealedFile};
 use rustix::fs::OFlags;
 
 use super::{Translator, opened};

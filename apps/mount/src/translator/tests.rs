@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fuser::{FileHandle, OpenFlags, WriteFlags};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allowed, AskOwner, ConnectionId, Disk, DiskProperties, FileCalls, FileSystem, FilesServer,
     FormatOptions, Inode, InodeNumber, Kind, Name, NewInode, Permissions, RemoteFiles, format,
 };

@@ -14,13 +14,14 @@ use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
 use nearflash_cluster::store::{Compare, Found, ModRevision, Put, StoreId};
-use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
+use nearflash_cluster::{ClusterState, Key, Txn};
+use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
     Action, Conflict, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse,
     Record, Scope, SliceState, StoreAnswer, Token, View,
 };
-use nearflash_mirror::{Heartbeats, MirrorKey as CoreKey, Role, SILENCE_MAX, Term, Written};
+use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
@@ -33,7 +34,7 @@ use super::noting::Noting;
 use super::pulse::{PulseConfig, PulseEvent, Pulses};
 use super::token::PeerSecret;
 use crate::node::board::Board;
-use crate::node::mirrored::{core_key, known};
+use crate::node::mirrored::known;
 use crate::runtime_face::MirrorNews;
 
 /// The time after which a further endpoint is asked.
@@ -65,9 +66,9 @@ pub(super) enum MirrorEvent {
     Drained(u64),
     News(MirrorNews),
     /// A slice knows this, durably.
-    Noted(Vec<(CoreKey, Note)>),
+    Noted(Vec<(MirrorKey, Note)>),
     /// The answer to a call, and the place of the endpoint that gave it.
-    Store(CoreKey, u64, StoreAnswer, usize),
+    Store(MirrorKey, u64, StoreAnswer, usize),
     Pulse(PulseEvent),
 }
 
@@ -81,15 +82,15 @@ pub(super) struct Mirroring {
     /// The revisions at which the store learned of the incarnations of the slices.
     slices: BTreeMap<[u8; 16], ModRevision>,
     /// The slice of this node's replica, and the length, of each mirror.
-    places: BTreeMap<CoreKey, ([u8; 16], ByteLen)>,
+    places: BTreeMap<MirrorKey, ([u8; 16], ByteLen)>,
     /// The same mirrors.
-    current: Arc<BTreeSet<CoreKey>>,
+    current: Arc<BTreeSet<MirrorKey>>,
     /// By slice.
     notings: BTreeMap<[u8; 16], Noting>,
     /// The endpoint that answered last.
     endpoint: usize,
     partners: BTreeMap<NodeKey, Vec<SocketAddr>>,
-    scopes: BTreeMap<CoreKey, Collected>,
+    scopes: BTreeMap<MirrorKey, Collected>,
     heartbeats: Heartbeats,
     /// The processors of the cores that do not turn.
     hung: BTreeSet<usize>,
@@ -166,7 +167,7 @@ impl Mirroring {
         };
         self.places = configs.iter().filter_map(place).collect();
         self.current = Arc::new(self.places.keys().copied().collect());
-        let note = |key: &CoreKey| {
+        let note = |key: &MirrorKey| {
             let (slice, _) = self.places.get(key)?;
             self.notings.get(slice)?.get(key)
         };
@@ -179,8 +180,8 @@ impl Mirroring {
     /// Follows the records and the addresses that the store has.
     pub(super) fn follow(&mut self, tables: &Tables, state: &ClusterState, now: Nanos) {
         self.membership.set_now(now);
-        let records: BTreeMap<CoreKey, Known> =
-            tables.mirrors.iter().map(|layout| (core_key(layout.key), known(layout))).collect();
+        let records: BTreeMap<MirrorKey, Known> =
+            tables.mirrors.iter().map(|layout| (layout.key, known(layout))).collect();
         for (key, known) in &records {
             self.membership.handle_record(*key, known.clone());
         }
@@ -190,8 +191,8 @@ impl Mirroring {
 
     /// Shows the cores who is primary of the mirrors without a replica here. Of the tables, each is newer
     /// than the one before; so whatever differs is news, also if an etcd that went back has the same term twice.
-    fn follow_elsewhere(&self, records: &BTreeMap<CoreKey, Known>) {
-        let view = |(key, shown): (CoreKey, Option<View>)| {
+    fn follow_elsewhere(&self, records: &BTreeMap<MirrorKey, Known>) {
+        let view = |(key, shown): (MirrorKey, Option<View>)| {
             let Known { record, .. } = records.get(&key)?;
             let view = View {
                 term: record.term,
@@ -298,7 +299,7 @@ impl Mirroring {
                          until its suspect devices ('nearflash device list') are cleared: check what the \
                          volume holds first",
                         key.number,
-                        Uuid::from_bytes(key.volume),
+                        key.volume,
                     );
                 }
             }
@@ -307,7 +308,7 @@ impl Mirroring {
                     tracing::info!(
                         "mirror {} of volume {} is copied: {} of {} differed",
                         key.number,
-                        Uuid::from_bytes(key.volume),
+                        key.volume,
                         ByteLen(copied.written),
                         ByteLen(copied.compared)
                     );
@@ -376,13 +377,13 @@ impl Mirroring {
     }
 
     /// Asks the cores which parts they have written, for the copy of this session.
-    fn ask_written(&mut self, key: CoreKey, session: u32) {
+    fn ask_written(&mut self, key: MirrorKey, session: u32) {
         let cores = self.board.ask_written(&key, session);
         self.scopes.insert(key, Collected { session, written: Written::default(), left: cores });
     }
 
     /// A core has told which parts it has written. When all have, the copy begins.
-    fn collect(&mut self, key: CoreKey, session: u32, written: &Written) {
+    fn collect(&mut self, key: MirrorKey, session: u32, written: &Written) {
         let scope = self.scopes.get_mut(&key).filter(|scope| scope.session == session);
         let Some(scope) = scope else { return };
         scope.written.unite(written);
@@ -397,12 +398,12 @@ impl Mirroring {
         self.pulses.send(to, pulse);
     }
 
-    fn log(&self, views: &[(CoreKey, View)]) {
+    fn log(&self, views: &[(MirrorKey, View)]) {
         for (key, view) in views {
             tracing::debug!(
                 "mirror {} of volume {}: term {}, {:?}",
                 key.number,
-                Uuid::from_bytes(key.volume),
+                key.volume,
                 view.term.0,
                 view.role
             );
@@ -418,7 +419,7 @@ impl Mirroring {
         })
     }
 
-    fn read(&self, (key, call): (CoreKey, u64), endpoints: &[Endpoint], store: Option<StoreId>) {
+    fn read(&self, (key, call): (MirrorKey, u64), endpoints: &[Endpoint], store: Option<StoreId>) {
         let Some(store) = store else { return };
         let (calls, events, first) = (self.calls.clone(), self.events.clone(), self.endpoint);
         let endpoints = endpoints.to_vec();
@@ -430,7 +431,7 @@ impl Mirroring {
 
     fn propose(
         &self,
-        (key, call): (CoreKey, u64),
+        (key, call): (MirrorKey, u64),
         proposal: &Proposal,
         endpoints: &[Endpoint],
         store: Option<StoreId>,
@@ -440,17 +441,16 @@ impl Mirroring {
         let Some((slice, len)) = self.places.get(&key).copied() else { return };
         let Some(opened) = self.slices.get(&slice).copied() else { return };
         let first = self.endpoint;
-        let store_key = store_key(key);
         let compare = |key, mod_revision| Compare { key, mod_revision };
         let revision = |it: i64| ModRevision(u64::try_from(it).unwrap_or_default());
         let mut compares = vec![
-            compare(Key::Mirror(store_key), revision(proposal.revision)),
+            compare(Key::Mirror(key), revision(proposal.revision)),
             compare(Key::Slice(Uuid::from_bytes(slice)), opened),
         ];
         let places = proposal.places.map(revision);
-        compares.extend(places.map(|places| compare(Key::Replicas(store_key), places)));
+        compares.extend(places.map(|places| compare(Key::Replicas(key), places)));
         let value = mirror_record(&proposal.record, len).encode();
-        let puts = vec![Put { key: Key::Mirror(store_key), value, lease: None }];
+        let puts = vec![Put { key: Key::Mirror(key), value, lease: None }];
         let txn = Txn { compares, puts, deletes: Vec::new() };
         let endpoints = endpoints.to_vec();
         tokio::task::spawn_local(async move {
@@ -465,11 +465,11 @@ async fn read(
     (calls, store): (&Calls, StoreId),
     endpoints: &[Endpoint],
     first: usize,
-    key: CoreKey,
+    key: MirrorKey,
 ) -> (StoreAnswer, usize) {
     let all_at_once = endpoints.len();
     ask(endpoints, first, all_at_once, |endpoint| {
-        let (calls, key) = (calls.clone(), Key::Mirror(store_key(key)));
+        let (calls, key) = (calls.clone(), Key::Mirror(key));
         async move {
             let found = calls.get((&endpoint, store), &key).await?;
             let known = found.and_then(known_of);
@@ -558,10 +558,6 @@ where
         due = 1;
     }
     (StoreAnswer::Unknown, first)
-}
-
-fn store_key(key: CoreKey) -> MirrorKey {
-    MirrorKey { volume: Uuid::from_bytes(key.volume), number: key.number }
 }
 
 /// The membership that a record of the store says.

@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
+use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
+use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, Token};
-use nearflash_mirror::{MirrorKey, Term};
-use nearflash_space::slice::{MirrorNote, NotedMirror};
-use uuid::Uuid;
+use nearflash_space::slice::MirrorNote;
 
 use crate::end_of_panic::EndOfPanic;
 
@@ -50,7 +50,7 @@ impl Noting {
 
     /// What the slice knows of a mirror.
     pub(super) fn get(&self, mirror: &MirrorKey) -> Option<Note> {
-        self.notes.get(&noted_mirror(mirror)).map(|note| note_of(&note))
+        self.notes.get(mirror).map(|note| note_of(&note))
     }
 
     /// Makes the slice know this, durably.
@@ -79,23 +79,15 @@ fn keep(slice: &SliceNotes, receiver: &Receiver<Order>, mut on_noted: OnNoted) {
 
 /// Changes the notes of a slice. Returns those for which there was room.
 fn set(slice: &SliceNotes, Order { notes, current }: Order) -> Vec<(MirrorKey, Note)> {
-    let is_current = |it: &NotedMirror| current.contains(&mirror_key(it));
+    let is_current = |it: &MirrorKey| current.contains(it);
     let has_room = |(key, note): &(MirrorKey, Note)| {
-        let set = slice.set(noted_mirror(key), note_on_slice(note), is_current);
+        let set = slice.set(*key, note_on_slice(note), is_current);
         if let Err(error) = &set {
             tracing::error!("a mirror on slice '{}' is not served: {error}", slice.device().name());
         }
         set.is_ok()
     };
     notes.into_iter().filter(has_room).collect()
-}
-
-fn noted_mirror(key: &MirrorKey) -> NotedMirror {
-    NotedMirror { volume: Uuid::from_bytes(key.volume), number: key.number }
-}
-
-fn mirror_key(mirror: &NotedMirror) -> MirrorKey {
-    MirrorKey { volume: mirror.volume.into_bytes(), number: mirror.number }
 }
 
 /// A note, as the membership knows it.

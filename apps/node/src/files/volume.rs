@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearflash::Client;
 use nearflash_direct::Status;
 use nearflash_files_calls::{Answer, Operation, Request};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allowed, ConnectionId, FileSystem, FilesError, FilesServer, FormatOptions, Taker, VolumeDisk,
     format,
 };

@@ -9,10 +9,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearflash_api::HungCoreInfo;
-use nearflash_device::DeviceId;
+use nearflash_device::{DeviceId, MirrorKey};
 use nearflash_mirror::membership::View;
 use nearflash_mirror::{
-    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term, Written,
+    Core, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term, Written,
 };
 use nearflash_units::{ByteLen, Nanos};
 

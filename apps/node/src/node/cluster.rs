@@ -16,7 +16,8 @@ use nearflash_api::{
 use nearflash_cluster::change::{STRIPE_UNIT, VolumeSpec};
 use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_cluster::state::MirrorView;
-use nearflash_cluster::{Change, ClusterState, MirrorKey, part_name};
+use nearflash_cluster::{Change, ClusterState, part_name};
+use nearflash_device::MirrorKey;
 use nearflash_space::{Home, Name, VolumeError};
 use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
 use uuid::Uuid;

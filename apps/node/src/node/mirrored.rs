@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_cluster::compile::{MirrorLayout, ReplicaPlace};
-use nearflash_cluster::{MirrorKey, face_name, face_uuid};
-use nearflash_device::{DeviceId, DeviceProperties};
+use nearflash_cluster::{face_name, face_uuid};
+use nearflash_device::{DeviceId, DeviceProperties, MirrorKey};
 use nearflash_direct::Face;
 use nearflash_media::Device;
 use nearflash_mirror::membership::{Known, MirrorConfig, Replica};
@@ -60,11 +60,6 @@ impl Mirrored {
     }
 }
 
-/// The identity of a mirror for the cores.
-pub(crate) fn core_key(key: MirrorKey) -> nearflash_mirror::MirrorKey {
-    nearflash_mirror::MirrorKey { volume: key.volume.into_bytes(), number: key.number }
-}
-
 /// The membership that a record of the store says.
 pub(crate) fn known(layout: &MirrorLayout) -> Known {
     let revision = i64::try_from(layout.revision).unwrap_or(i64::MAX);
@@ -89,7 +84,7 @@ impl Node {
             let mut makes = Makes { outfit: &mut outfit, space: &mut space, peers: &peers };
             let seats: Vec<_> = new
                 .into_iter()
-                .map(|layout| (core_key(layout.key), shared.seat(&layout, &mut makes)))
+                .map(|layout| (layout.key, shared.seat(&layout, &mut makes)))
                 .collect();
             outfit.publish(&*self.runtime);
             self.served().recorded.space = space;
@@ -102,7 +97,7 @@ impl Node {
             // has done what it was asked.
             let ticket = Ticket::waiting(1);
             let drained = ticket.clone();
-            self.board.drain(&core_key(key), Box::new(move || drained.settle()));
+            self.board.drain(&key, Box::new(move || drained.settle()));
             self.await_older(Withdrawn::replica(name, place, ticket));
         }
     }
@@ -113,7 +108,6 @@ impl Node {
         let kept: Vec<MirrorKey> = shared.tables.mirrors.iter().map(|it| it.key).collect();
         shared.mirrored.devices.retain(|key, _| kept.contains(key));
         drop(shared);
-        let kept: Vec<_> = kept.into_iter().map(core_key).collect();
         self.board.unseat(|key| !kept.contains(key));
     }
 
@@ -291,7 +285,7 @@ impl Shared {
         };
         let replicas = layout.replicas.iter().map(replica).collect::<Option<_>>()?;
         let places = i64::try_from(layout.places_revision).unwrap_or(i64::MAX);
-        let (key, known) = (core_key(layout.key), known(layout));
+        let (key, known) = (layout.key, known(layout));
         // The membership's driver has the slices.
         Some(MirrorConfig { key, replicas, places, known, note: None })
     }

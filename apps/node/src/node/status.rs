@@ -154,7 +154,7 @@ impl Node {
         };
         let copy = |(mirror, done): &(MirrorId, ByteLen)| {
             let (key, len) = self.board.mirror(*mirror)?;
-            let volume = name(Uuid::from_bytes(key.volume))?;
+            let volume = name(key.volume)?;
             let (mirror, done_bytes, bytes) = (key.number, done.0, len.0);
             Some(CopyInfo { volume, mirror, done_bytes, bytes })
         };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-use nearflash_space::ownership::{BEAT_INTERVAL, OwnerRecord};
+use nearflash_direct::ownership::{BEAT_INTERVAL, OwnerRecord};
 
 use super::super::error::{Error, Lost};
 use super::super::volume::Volume;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use nearflash_direct::Status;
-use nearflash_space::ownership::{OwnerBlock, ROLES, Tenure, TenureStep, Term, role_identity};
+use nearflash_direct::ownership::{OwnerBlock, ROLES, Tenure, TenureStep, Term, role_identity};
 
 use super::super::client::Client;
 use super::super::error::{Error, LATE, Lost};

@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::time::Instant;
 
-use nearflash_space::ownership::{OWNER_BLOCK_LEN, Take, TakeStep, Term};
+use nearflash_direct::ownership::{OWNER_BLOCK_LEN, Take, TakeStep, Term};
 use nearflash_units::Nanos;
 
 use super::super::client::Client;

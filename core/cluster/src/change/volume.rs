@@ -3,13 +3,14 @@
 //! The first row is written together with the volume, so that the transaction changes rooms, which
 //! are never deleted: a late copy of it cannot bring a removed volume back.
 
+use nearflash_device::MirrorKey;
 use nearflash_space::NAMESPACES_PER_SUBSYSTEM_MAX;
 use nearflash_units::{Blocks, ByteLen};
 use uuid::Uuid;
 
 use super::place::{Rooms, Row};
 use super::{Draft, Refusal, Step, VolumeSpec};
-use crate::key::{Key, MirrorKey};
+use crate::key::Key;
 use crate::record::{
     InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
     VolumeState, WIDTH_MAX, is_stripe_unit,

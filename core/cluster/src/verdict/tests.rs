@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_device::MirrorKey;
 use nearflash_units::ByteLen;
 
 use super::*;
 use crate::change::{Change, VolumeSpec};
 use crate::continuity::RolledBack;
-use crate::key::{Key, MirrorKey};
+use crate::key::Key;
 use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
 use crate::record::{AliveRecord, MirrorRecord, Record, Schema};
 use crate::store::StoreStatus;

@@ -5,11 +5,14 @@
 //! everything is copied to it under the locks of writes. When it has everything and the primary holds a lease of
 //! it, reads at the primary begin to need that lease; then the record names it again.
 
+use nearflash_device::MirrorKey;
+
 use super::mirror::{Joiner, Phase, Stage, Standing};
-use super::note::{Token, Tokens};
+use super::note::Tokens;
+use super::record::Token;
 use super::{Action, Membership, NodeKey, Pulse, RETRY, Scope};
 use crate::mutant::Mutant;
-use crate::table::{MirrorKey, Term};
+use crate::table::Term;
 
 /// At the replica.
 impl Membership {

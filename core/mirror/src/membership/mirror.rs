@@ -1,13 +1,14 @@
 //! One mirror of this node: the record, and how far a change of it is.
 
+use nearflash_device::MirrorKey;
 use nearflash_units::Nanos;
 
-use super::note::{Note, Token, Tokens};
-use super::record::{Element, Known, Record};
+use super::note::{Note, Tokens};
+use super::record::{Element, Known, Record, Token};
 use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::{MirrorKey, Term};
+use crate::table::Term;
 
 /// The time in sync after which a replica is taken back at once the next time.
 const STAYS: Nanos = Nanos::from_secs(60);

@@ -11,19 +11,8 @@
 //! membership, when both replicas are equal and flushed, and both slices have it before the record does.
 //! What a slice with this token lacks was therefore written later, while the other replica was in sync.
 
-use serde::{Deserialize, Serialize};
-
-use super::record::Record;
+use super::record::{Record, Token};
 use crate::table::Term;
-
-/// Names the contents of the replicas of a mirror, as of the last addition to its membership.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Token(pub u64);
-
-impl Token {
-    /// The replicas of a new mirror, to which none was added yet.
-    pub const FIRST: Self = Self(0);
-}
 
 /// The tokens that a slice has of a mirror: that of the record, and the one of an addition that may have
 /// taken effect or not.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_device::MirrorKey;
+
 use super::mirror::{Mirror, Stage, Standing};
-use super::note::{Note, Token};
-use super::record::Known;
+use super::note::Note;
+use super::record::{Known, Token};
 use super::{Action, Membership, Pulse, SliceKey};
 use crate::mutant::Mutant;
-use crate::table::MirrorKey;
 
 impl Mirror {
     /// The note that the slice should have.

@@ -4,11 +4,12 @@
 //! process dies, the kernel ends that connection in an orderly way, which proves that no thread of the
 //! process runs any more.
 
+use nearflash_device::MirrorKey;
 use serde::{Deserialize, Serialize};
 
-use super::note::{Token, Tokens};
-use super::record::Known;
-use crate::table::{MirrorKey, Term};
+use super::note::Tokens;
+use super::record::{Known, Token};
+use crate::table::Term;
 
 /// A slice of a node, as it is now.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

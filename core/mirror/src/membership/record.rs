@@ -2,8 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::note::Token;
 use crate::table::Term;
+
+/// Names the contents of the replicas of a mirror, as of the last addition to its membership.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// The replicas of a new mirror, to which none was added yet.
+    pub const FIRST: Self = Self(0);
+}
 
 /// A replica that is in sync, in one incarnation of its slice.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use nearflash_device::MirrorKey;
+
 use super::mirror::{Change, Mirror, Phase, Stage, Standing};
 use super::record::{Element, Known, Record};
 use super::{
@@ -10,7 +12,7 @@ use super::{
 };
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::{MirrorKey, Term};
+use crate::table::Term;
 
 impl Membership {
     /// Whether a deliberate bug is on.

@@ -1,11 +1,14 @@
 //! Single rules, step by step. How they work together is the simulation's part.
 
+use nearflash_device::MirrorKey;
+use uuid::Uuid;
+
 use super::*;
 use crate::Role;
 
 const A: NodeKey = [1; 16];
 const B: NodeKey = [2; 16];
-const KEY: MirrorKey = MirrorKey { volume: [7; 16], number: 0 };
+const KEY: MirrorKey = MirrorKey { volume: Uuid::from_bytes([7; 16]), number: 0 };
 
 fn element(replica: u32, incarnation: u64) -> Element {
     Element { replica, incarnation }

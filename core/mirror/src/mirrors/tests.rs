@@ -6,12 +6,13 @@ mod handover;
 mod lost;
 mod repair;
 
-use nearflash_device::{DeviceId, DeviceOperation};
+use nearflash_device::{DeviceId, DeviceOperation, MirrorKey};
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, ByteOffset};
+use uuid::Uuid;
 
 use super::*;
-use crate::{Local, MirrorEntry, MirrorKey, OPERATIONS, Refusal, Remote, ReplicaRequest};
+use crate::{Local, MirrorEntry, OPERATIONS, Refusal, Remote, ReplicaRequest};
 
 const FIRST: DeviceId = DeviceId(1000);
 const LOCAL_DEVICE: DeviceId = DeviceId(3);
@@ -25,7 +26,7 @@ fn entry(role: Role) -> MirrorEntry {
     let local = Local { device: LOCAL_DEVICE, start: ByteOffset(START), volatile_cache: true };
     let remote = Remote { device: REPLICA_FACE, session: 9, volatile_cache: true };
     MirrorEntry {
-        key: MirrorKey { volume: [7; 16], number: 0 },
+        key: MirrorKey { volume: Uuid::from_bytes([7; 16]), number: 0 },
         term: TERM,
         len: ByteLen(LEN),
         role,

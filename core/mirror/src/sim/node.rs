@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, Health};
+use nearflash_device::{DeviceId, Health, MirrorKey};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
+use uuid::Uuid;
 
 use super::history::Time;
 use super::planner::Places;
@@ -19,8 +20,7 @@ use crate::membership::{
 };
 use crate::mutant::Mutant;
 use crate::{
-    Core, Heartbeats, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role,
-    Written,
+    Core, Heartbeats, Local, MirrorEntry, MirrorId, MirrorTable, Mirrors, Remote, Role, Written,
 };
 
 /// The time between two looks at a node that leaves.
@@ -621,7 +621,7 @@ impl Run {
 }
 
 pub(super) fn mirror_key(number: u32) -> MirrorKey {
-    MirrorKey { volume: [1; 16], number }
+    MirrorKey { volume: Uuid::from_bytes([1; 16]), number }
 }
 
 fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceRequest, DeviceResult};
+use nearflash_device::{DeviceRequest, DeviceResult, MirrorKey};
 use nearflash_units::Nanos;
 
 use super::Counts;
@@ -16,7 +16,6 @@ use super::pulses::PulseLink;
 use super::store::{Call, Store};
 use super::wire::{Link, LinkKey, Sent};
 use super::world::Random;
-use crate::MirrorKey;
 use crate::membership::{Known, Note, Pulse, StoreAnswer, Token};
 use crate::mutant::Mutant;
 use crate::{

@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceResult};
+use nearflash_device::{DeviceId, DeviceOperation, DeviceResult, MirrorKey};
 use nearflash_direct::digests_len;
 use nearflash_direct::wire::{DigestRequest, HEADER_LEN};
 use nearflash_mirror::{
-    Buffers, Copied, Core, DigestKey, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable,
-    Mirrors, Remote, Role, Submission, Term,
+    Buffers, Copied, Core, DigestKey, Local, MirrorEntry, MirrorId, MirrorTable, Mirrors, Remote,
+    Role, Submission, Term,
 };
 use nearflash_request::BufferId;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use uuid::Uuid;
 
 const LEN: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
@@ -21,7 +22,7 @@ const THERE: DeviceId = DeviceId(1);
 
 pub(super) fn entry() -> MirrorEntry {
     MirrorEntry {
-        key: MirrorKey { volume: [1; 16], number: 0 },
+        key: MirrorKey { volume: Uuid::from_bytes([1; 16]), number: 0 },
         term: Term(5),
         len: ByteLen(LEN),
         role: Role::Primary,

@@ -15,8 +15,8 @@ mod verdict;
 use nearflash_units::{ByteOffset, MIB};
 
 pub use notes::{
-    MirrorNote, NOTE_PAGE_LEN, NOTE_PAGES, NOTES_LEN, NOTES_PER_PAGE, NOTES_START, NotePage,
-    NotedMirror, Notes, NotesError, NotesFull,
+    MirrorNote, NOTE_PAGE_LEN, NOTE_PAGES, NOTES_LEN, NOTES_PER_PAGE, NOTES_START, NotePage, Notes,
+    NotesError, NotesFull,
 };
 pub use superblock::{SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
 pub use verdict::SliceVerdict;

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nearflash_device::MirrorKey;
 use nearflash_units::{ByteLen, ByteOffset, KIB, index};
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
@@ -36,15 +37,6 @@ const MAGIC: [u8; 8] = *b"nrnotes\x1a";
 /// Larger generations are damage, as of a superblock.
 const GENERATION_MAX: u64 = 1 << 62;
 
-/// A mirror.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct NotedMirror {
-    /// Its volume.
-    pub volume: Uuid,
-    /// Its number in the volume.
-    pub number: u32,
-}
-
 /// What a slice knows of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MirrorNote {
@@ -62,7 +54,7 @@ pub struct MirrorNote {
 pub struct Notes {
     slice: Uuid,
     pages: Vec<Page>,
-    places: BTreeMap<NotedMirror, (usize, usize)>,
+    places: BTreeMap<MirrorKey, (usize, usize)>,
     /// The pages that the device does not have yet.
     changed: BTreeSet<usize>,
 }
@@ -72,7 +64,7 @@ struct Page {
     /// That of the device's page.
     generation: u64,
     /// By place.
-    notes: BTreeMap<usize, (NotedMirror, MirrorNote)>,
+    notes: BTreeMap<usize, (MirrorKey, MirrorNote)>,
 }
 
 /// A page for the device.
@@ -166,7 +158,7 @@ impl Notes {
     }
 
     /// The note of a mirror.
-    pub fn get(&self, mirror: &NotedMirror) -> Option<MirrorNote> {
+    pub fn get(&self, mirror: &MirrorKey) -> Option<MirrorNote> {
         let (page, place) = self.places.get(mirror)?;
         self.pages[*page].notes.get(place).map(|(_, note)| *note)
     }
@@ -178,9 +170,9 @@ impl Notes {
     /// When there are notes of as many current mirrors as possible.
     pub fn set(
         &mut self,
-        mirror: NotedMirror,
+        mirror: MirrorKey,
         note: MirrorNote,
-        is_current: impl Fn(&NotedMirror) -> bool,
+        is_current: impl Fn(&MirrorKey) -> bool,
     ) -> Result<(), NotesFull> {
         let known = self.places.get(&mirror).copied();
         let (page, place) = match known.or_else(|| self.free_place()) {
@@ -257,7 +249,7 @@ impl Page {
 }
 
 impl NoteOnDisk {
-    fn of(mirror: &NotedMirror, note: &MirrorNote) -> Self {
+    fn of(mirror: &MirrorKey, note: &MirrorNote) -> Self {
         let tokens: Vec<u64> = note.tokens.into_iter().flatten().collect();
         let token = |place: usize| U64::new(tokens.get(place).copied().unwrap_or(0));
         Self {
@@ -271,9 +263,9 @@ impl NoteOnDisk {
         }
     }
 
-    fn note(&self) -> Option<(NotedMirror, MirrorNote)> {
+    fn note(&self) -> Option<(MirrorKey, MirrorNote)> {
         let volume = Uuid::from_bytes(self.volume);
-        let mirror = NotedMirror { volume, number: self.number.get() };
+        let mirror = MirrorKey { volume, number: self.number.get() };
         let token =
             |place: u8| (place < self.token_count).then(|| self.tokens[usize::from(place)].get());
         let tokens = [token(0), token(1)];
@@ -289,8 +281,8 @@ mod tests {
 
     const SLICE: Uuid = Uuid::from_u128(7);
 
-    fn mirror(number: u32) -> NotedMirror {
-        NotedMirror { volume: Uuid::from_u128(9), number }
+    fn mirror(number: u32) -> MirrorKey {
+        MirrorKey { volume: Uuid::from_u128(9), number }
     }
 
     fn note(term: u32) -> MirrorNote {

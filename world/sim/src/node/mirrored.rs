@@ -7,11 +7,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, DeviceProperties, Health};
+use nearflash_device::{DeviceId, DeviceProperties, Health, MirrorKey};
 use nearflash_direct::serving::{Access, CredentialExport, Export, Exports};
 use nearflash_direct::{Digests, Face, Secret};
 use nearflash_mirror::{
-    Core, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
+    Core, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,
 };
 use nearflash_request::VolumeId;
 use nearflash_shard::{Message, PeerConfig, RemoteVolume};
@@ -195,7 +195,7 @@ impl Mirrored {
         };
         let is_primary = role == Role::Primary;
         MirrorEntry {
-            key: MirrorKey { volume: [0; 16], number: mirror.id.0 },
+            key: MirrorKey { volume: Uuid::from_bytes([0; 16]), number: mirror.id.0 },
             term: self.term,
             len: GRANULE,
             role,

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nearflash_access::Secret;
+use nearflash_device::MirrorKey;
+use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Known, NodeKey, Pulse, Question, Record, SliceState, Token};
-use nearflash_mirror::{MirrorKey, Term};
 use proptest::prelude::*;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -91,7 +92,7 @@ fn hello() -> Pulse {
 }
 
 fn ask(sequence: u64, questions: usize) -> Pulse {
-    let mirror = MirrorKey { volume: [255; 16], number: 1 };
+    let mirror = MirrorKey { volume: Uuid::from_bytes([255; 16]), number: 1 };
     let question = Question { mirror, term: Term(1), session: 1 };
     Pulse::Ask { sequence, questions: vec![question; questions], heard: None }
 }
@@ -536,7 +537,7 @@ fn a_record_survives_the_way() {
     let element = nearflash_mirror::membership::Element { replica: 1, incarnation: u64::MAX };
     let (in_sync, kept_since, token) = (vec![element], Term(2), Token(u64::MAX));
     let record = Record { term: Term(3), primary: 1, in_sync, kept_since, token };
-    let mirror = MirrorKey { volume: [255; 16], number: u32::MAX };
+    let mirror = MirrorKey { volume: Uuid::from_bytes([255; 16]), number: u32::MAX };
     let pulse = Pulse::Tell(mirror, Known { record, revision: i64::MIN });
     let bytes = wire::encode(&pulse).unwrap();
     assert_eq!(serde_json::from_slice::<Pulse>(&bytes[4..]).unwrap(), pulse);

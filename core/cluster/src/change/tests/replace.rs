@@ -1,9 +1,10 @@
 //! Nodes that are removed, and the replicas that take the place of theirs.
 
+use nearflash_device::MirrorKey;
+
 use super::replicas::{any_cluster, any_volume, mirrored, more_space, rewrite};
 use super::*;
 use crate::change::Affected;
-use crate::key::MirrorKey;
 use crate::record::{InSyncRecord, ReplicasRecord};
 use crate::state::MirrorView;
 

@@ -1,8 +1,9 @@
 //! Volumes with two replicas: where they lie, and what is refused.
 
+use nearflash_device::MirrorKey;
+
 use super::*;
 use crate::compile::{MirrorLayout, Tables, face_name, face_uuid, part_name, part_uuid};
-use crate::key::MirrorKey;
 use crate::record::{InSyncRecord, MirrorRecord, Record as _, ReplicaRecord, ReplicasRecord};
 use crate::store::TXN_OPERATIONS_MAX;
 

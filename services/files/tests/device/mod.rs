@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use nearflash::direct::{self, Bearer, Seal, SealTerms};
 use nearflash_direct::wire::SealKey;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Disk, DiskProperties, Files, FilesError, Kind, Path, Run, SealedRuns, Seals,
 };
 use nearflash_units::{ByteLen, ByteOffset};

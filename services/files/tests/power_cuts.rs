@@ -6,7 +6,7 @@
 use crate::device;
 
 use device::{Device, Dice, Image, Stamped, Tree, path, replay, tree};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Files, FilesError, FormatOptions, Owner, Refusal, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, MIB};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use device::{Device, Dice, Image, Operation, replay_at};
 use nearflash::direct::Rights;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allocation, AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name,
     NewInode, Permissions, Renaming, SealedFile, SealedRuns, format,
 };
@@ -45,7 +45,7 @@ fn bit(byte: u8) -> Values {
     1 << (byte % 64)
 }
 
-fn blocks(runs: &[nearflash_files_owner::Run]) -> Vec<u64> {
+fn blocks(runs: &[nearflash_files_service::Run]) -> Vec<u64> {
     runs.iter().flat_map(|run| run.start.0..run.end().0).collect()
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use device::{Device, Dice};
 use nearflash::Error;
 use nearflash_files_calls::{Answer, Operation, Request};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, Below, ConnectionId,
     FileCalls, FileSystem, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
     Permissions, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader, Renaming, Replace,

@@ -8,7 +8,7 @@ use std::io::Read as _;
 
 use device::{Device, Dice, Image, Stamped, path, replay_at};
 use nearflash::direct::Rights;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allocation, FileSystem, FilesError, FormatOptions, Inode, InodeNumber, Kind, Name, NewInode,
     Owner, Pending, Permissions, Reader, Replace, Upload, format,
 };

@@ -6,7 +6,7 @@ use crate::device;
 use std::io::Read;
 
 use device::{Device, Operation, Stamped, Tree, path, tree};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
     Pending, Permissions, Reader, Refusal, Replace, Upload, format,
 };

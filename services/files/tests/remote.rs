@@ -13,7 +13,7 @@ use device::{Device, Dice};
 use nearflash::Error;
 use nearflash::direct::Lost;
 use nearflash_files_calls::{Answer, OPEN_MAX, Operation, Request};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, ConnectionId, FileCalls,
     FileSystem, FilesError, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
     Permissions, RemoteFiles, RemotePending, Renaming, Replace, Upload, format,

@@ -7,19 +7,16 @@ use std::io::{self, Read};
 
 use nearflash_files::{Inode, InodeNumber, Kind, Name, Path, Refusal, Replace};
 use nearflash_files_calls::{Operation, Request};
-use nearflash_units::{ByteLen, ByteOffset, MIB};
+use nearflash_units::{ByteLen, ByteOffset};
 use rustix::io::Errno;
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
 
-use super::paths::{named, new};
+use super::paths::{PIECE_LEN, named, new};
 use super::{RemoteFiles, Repeat};
 use crate::owner::FILE_MODE;
 use crate::wire::{self, Linking};
 use crate::{Allocation, AttributeChanges, FileCalls as _, FilesError, Upload};
-
-/// The bytes of a file that are in memory at a time.
-pub(super) const PIECE_LEN: ByteLen = ByteLen(MIB);
 
 /// The start of the name that a new file has until its creation has been answered.
 const PART_PREFIX: &str = ".nearflash-";

@@ -5,7 +5,7 @@ use crate::device;
 
 use device::Device;
 use nearflash::direct::Rights;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     AttributeChanges, AttributeWrite, FileSystem, FilesError, FormatOptions, InodeNumber, Kind,
     Name, NewInode, Permissions, format,
 };

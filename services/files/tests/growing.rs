@@ -6,7 +6,7 @@ use crate::device;
 use std::sync::Barrier;
 
 use device::{Device, path};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Allocation, BLOCK, FileSystem, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
     Pending, Permissions, Replace, Upload, format,
 };

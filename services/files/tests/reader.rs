@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use device::{Device, Dice, Image, Operation, Stamped, path};
-use nearflash_files_owner::{
+use nearflash_files_service::{
     Disk, DiskProperties, FilesError, FormatOptions, InodeNumber, OpenedFile, Owner, Pending,
     Reader, Refusal, Replace, Upload, format,
 };

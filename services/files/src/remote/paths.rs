@@ -3,13 +3,15 @@
 use std::io::Write;
 
 use nearflash_files::{Entry, Inode, InodeNumber, Kind, Name, Path, Refusal, Renaming, Replace};
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
 
 use super::RemoteFiles;
-use super::pending::PIECE_LEN;
 use crate::owner::{DIRECTORY_MODE, permissions};
 use crate::{FileCalls as _, FilesError, NewInode};
+
+/// The bytes of a file that are in memory at a time.
+pub(super) const PIECE_LEN: ByteLen = ByteLen(MIB);
 
 impl RemoteFiles {
     /// The inode of a path.

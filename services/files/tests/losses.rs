@@ -6,7 +6,7 @@ use crate::device;
 
 use device::{Device, Dice};
 use nearflash::direct::Rights;
-use nearflash_files_owner::{
+use nearflash_files_service::{
     AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode,
     Owner, Permissions, Renaming, Replace, Upload, format,
 };
@@ -281,7 +281,7 @@ fn an_owner_whose_new_file_may_be_lost_ends_and_the_volume_has_the_former_one() 
     assert_lost(written.map(drop));
     put(3).unwrap();
     drop(owner);
-    let found = device::tree(&nearflash_files_owner::Files::open(device.disk()).unwrap());
+    let found = device::tree(&nearflash_files_service::Files::open(device.disk()).unwrap());
     assert_eq!(found, [("/file".to_owned(), Some((3, 9000)))].into());
 }
 
