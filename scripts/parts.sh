@@ -8,11 +8,11 @@
 #   finish                       prints the durations
 
 begun=$(date +%s)
-folder=$(mktemp -d)
+parts_folder=$(mktemp -d)
 behind=
 front=
 count=0
-trap 'end_background; rm -rf "$folder"' EXIT
+trap 'end_background; rm -rf "$parts_folder"' EXIT
 trap 'exit 130' INT TERM
 
 seconds_since() { echo $(($(date +%s) - $1)); }
@@ -38,7 +38,7 @@ give_way() {
 
 # note STATUS SECONDS NAME
 note() {
-  printf '%5d s  %s\n' "$2" "$3" | tee -a "$folder/durations"
+  printf '%5d s  %s\n' "$2" "$3" | tee -a "$parts_folder/durations"
   if [ "$1" -ne 0 ]; then
     printf '== failed after %d s: %s\n' "$(seconds_since "$begun")" "$3" >&2
     exit 1
@@ -49,37 +49,37 @@ background() {
   count=$((count + 1))
   behind="$behind $count"
   printf '\n== %s: in the background\n' "$1"
-  printf '%s' "$1" >"$folder/$count.name"
+  printf '%s' "$1" >"$parts_folder/$count.name"
   shift
-  date +%s >"$folder/$count.begun"
+  date +%s >"$parts_folder/$count.begun"
   # A group of its own, so that all of it can be ended.
   # shellcheck disable=SC2016 # the inner shell expands it
   setsid sh -c 'status=0; "$@" || status=$?; date +%s >"$0"; exit "$status"' \
-    "$folder/$count.ended" "$@" >"$folder/$count.output" 2>&1 &
-  echo $! >"$folder/$count.process"
+    "$parts_folder/$count.ended" "$@" >"$parts_folder/$count.output" 2>&1 &
+  echo $! >"$parts_folder/$count.process"
 }
 
 join() {
   for number in $behind; do
     join_status=0
-    wait "$(cat "$folder/$number.process")" || join_status=$?
+    wait "$(cat "$parts_folder/$number.process")" || join_status=$?
     behind=${behind#" $number"}
-    join_name=$(cat "$folder/$number.name")
+    join_name=$(cat "$parts_folder/$number.name")
     printf '\n== %s\n' "$join_name"
-    cat "$folder/$number.output"
-    note "$join_status" $(($(cat "$folder/$number.ended") - $(cat "$folder/$number.begun"))) "$join_name"
+    cat "$parts_folder/$number.output"
+    note "$join_status" $(($(cat "$parts_folder/$number.ended") - $(cat "$parts_folder/$number.begun"))) "$join_name"
   done
 }
 
 end_background() {
   for number in $behind; do
-    kill -- "-$(cat "$folder/$number.process")" 2>/dev/null || true
+    kill -- "-$(cat "$parts_folder/$number.process")" 2>/dev/null || true
   done
   [ -z "$front" ] || kill -- "-$front" 2>/dev/null || true
 }
 
 finish() {
   printf '\n'
-  cat "$folder/durations"
+  cat "$parts_folder/durations"
   printf '== all passed in %d s\n' "$(seconds_since "$begun")"
 }
