@@ -1,6 +1,6 @@
 //! Durations on the command line, and times in tables.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -38,10 +38,15 @@ pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, ParseLifetimeError>
 }
 
 impl Lifetime {
-    /// The end of a lifetime that begins now, in seconds since 1970.
+    /// The end of a lifetime that begins now, in seconds since 1970, rounded up: a second is never shorter.
     pub(crate) fn end(self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        now.map_or(0, |now| now.as_secs()).saturating_add(self.0)
+        self.end_from(now.unwrap_or_default())
+    }
+
+    fn end_from(self, now: Duration) -> u64 {
+        let begun = now.as_secs() + u64::from(now.subsec_nanos() > 0);
+        begun.saturating_add(self.0)
     }
 }
 
@@ -62,6 +67,12 @@ pub(crate) fn show_time(millis: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lifetime_is_not_shorter_because_it_begins_within_a_second() {
+        let end = |millis| Lifetime(1).end_from(Duration::from_millis(millis));
+        assert_eq!((end(5_000), end(5_001), end(5_999)), (6, 7, 7));
+    }
 
     #[test]
     fn lifetimes_are_read_as_people_write_them() {

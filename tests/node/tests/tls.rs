@@ -219,7 +219,7 @@ fn the_old_psk_is_refused_and_forgotten_when_the_overlap_has_ended() {
     let place = Place::new();
     let node = node(&place, "tls=required", &[]);
     add(&place, &node, &psk(1), &[]);
-    rotate(&place, &node, &psk(2), &["--overlap", "1s"]);
+    rotate(&place, &node, &psk(2), &["--overlap", "2s"]);
     eventually("the old PSK is forgotten", || {
         place.log().contains("a replaced key of a host has expired")
     });
