@@ -2,13 +2,15 @@
 # Runs named parts one after the other, some of them in the background, and says how long each took.
 # Sourced by scripts/test, scripts/test-rest and scripts/test-timed. A COMMAND is a program, not a function.
 #
-#   part NAME COMMAND...         runs it; ends the script if it fails; gives way to what is in the background
+#   part NAME COMMAND...         runs it; ends the script if it fails; with gives_way=yes, what is in the
+#                                background goes first
 #   background NAME COMMAND...   starts it; its output is kept
 #   join                         waits for all of these, prints their outputs; ends the script if one failed
 #   finish                       prints the durations
 
 begun=$(date +%s)
 parts_folder=$(mktemp -d)
+gives_way=
 behind=
 front=
 count=0
@@ -23,7 +25,7 @@ part() {
   printf '\n== %s\n' "$part_name"
   part_begun=$(date +%s)
   part_status=0
-  if [ -n "$behind" ]; then give_way "$@"; else "$@"; fi || part_status=$?
+  if [ -n "$behind" ] && [ -n "$gives_way" ]; then give_way "$@"; else "$@"; fi || part_status=$?
   note "$part_status" "$(seconds_since "$part_begun")" "$part_name"
 }
 
