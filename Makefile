@@ -4,7 +4,7 @@
 #   make all      everything that make install installs: nearflash, nearflash-study, the libraries, licences
 #   make demo     build, serve flash over a real socket, and see its speed next to the limit
 #   make demo-cluster  a mirrored volume outlives kill -9 of its primary, on this machine (needs etcd)
-#   make test     what proves that it works, on one debug build: about 17 minutes on two cores
+#   make test     what proves that it works, on one debug build: 11 to 15 minutes on two cores
 #   make test-all the same, and every guest, fuzzing, release builds, Python, packages, lints: an hour
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
@@ -62,7 +62,7 @@ demo: build
 demo-cluster: build
 	$(BIN) demo --cluster
 
-# One debug build, and all that can be tested with it in about 17 minutes.
+# One debug build, and all that can be tested with it in 11 to 15 minutes.
 test:
 	@scripts/test
 
