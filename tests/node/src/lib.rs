@@ -79,7 +79,7 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         let waited = begun.elapsed();
         assert!(waited < PATIENCE, "{what}: not within {PATIENCE:?}");
-        // What takes seconds is asked for less often: to ask may mean to start a program.
+        // A long wait polls less often, because one poll may start a program.
         std::thread::sleep((waited / 16).max(Duration::from_millis(2)));
     }
 }

@@ -696,7 +696,7 @@ fn a_mount_outlasts_restarts_of_the_node_and_reports_lost_writes_once() {
     bench.terminate();
 }
 
-/// What a program writes and synchronises over and over, until it is told to stop.
+/// Writes the file and synchronises it, again and again, until `stop` is set. Returns the number of rounds.
 fn write_until(stop: &AtomicBool, file: &File) -> u64 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
