@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nearflash_api::socket::default_data_dir;
-use nearflash_node::NodeError;
 use nearflash_node::cluster::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
     RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Token,
     accept_restored, init, join, loss, remove, remove_machine, repair, status, token,
 };
+use nearflash_node::{NodeError, kept};
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -71,11 +71,11 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             let data_dir = data_dir(&node)?;
             if force {
                 confirm(yes, || {
-                    let lost = losses(&accept_restored(&data_dir, false)?);
+                    let lost = losses(&accept_restored(&data_dir, false, kept)?);
                     Ok(format!("{lost}Go on with the restored state? What it lacks is lost."))
                 })?;
             }
-            let done = accept_restored(&data_dir, force)?;
+            let done = accept_restored(&data_dir, force, kept)?;
             print(&show(&done, node.json, restored))?;
             Ok(if done.is_accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }

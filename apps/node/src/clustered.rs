@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use nearflash_access::Secret;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
+use nearflash_cluster::kept::SeenRecord;
 use nearflash_cluster::record::{AddressTls, Door};
 use nearflash_cluster::{Change, ClusterState, compile};
 use nearflash_media::Slice;
@@ -29,7 +30,6 @@ use nearflash_space::Name;
 use nearflash_space::slice::{Notes, SliceVerdict, Superblock};
 use uuid::Uuid;
 
-use crate::catalog::SeenRecord;
 use crate::cluster::{
     ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess, note_of, record_of,
 };

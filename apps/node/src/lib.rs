@@ -25,7 +25,6 @@ mod iscsi_names;
 mod joining;
 mod ledger;
 mod node;
-mod owner;
 mod peer_lines;
 mod prepare;
 mod records;
@@ -37,7 +36,7 @@ mod serve;
 mod ticket;
 mod tokens;
 
-pub use catalog::{Catalog, CatalogError};
+pub use catalog::{Catalog, CatalogError, kept};
 pub use error::NodeError;
 pub use exports::{NQN_PREFIX, subsystem_nqn};
 pub use iscsi_names::{IQN_PREFIX, target_iqn};

@@ -42,11 +42,12 @@ use std::time::{Duration, Instant};
 
 use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo, VolumeResize};
+use nearflash_cluster::kept::SeenRecord;
 use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, SeenRecord, Transaction};
+use crate::catalog::{Catalog, Transaction};
 use crate::cluster::Follower;
 use crate::config::{Protocol, ValueError};
 use crate::doors::Addresses;

@@ -11,6 +11,7 @@ use std::sync::mpsc::Receiver;
 use nearflash_access::{SECRET_LEN, Secret};
 use nearflash_api::socket::{default_data_dir, socket_path};
 use nearflash_api::{Document, Ready};
+use nearflash_data_dir::{DataDirError, owner_of};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
 use nearflash_request::VolumeId;
 use nearflash_space::{Home, Name};
@@ -22,7 +23,7 @@ use uuid::Uuid;
 
 use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
-use crate::catalog::{CatalogError, lock};
+use crate::catalog::CatalogError;
 use crate::cluster::Supervisor;
 use crate::clustered::{Clustered, Enrolled};
 use crate::config::{Admits, Config, Door, Protocol};
@@ -212,9 +213,10 @@ impl Running {
 /// An address is most often in use because the same node was started before.
 fn runs_already(error: NodeError, data_dir: &Path) -> NodeError {
     let is_in_use = |source: &io::Error| source.kind() == io::ErrorKind::AddrInUse;
-    match (&error, lock::owner_of(data_dir)) {
+    match (&error, owner_of(data_dir)) {
         (NodeError::Bind { source, .. }, Some(pid)) if is_in_use(source) => {
-            CatalogError::Locked { path: data_dir.to_owned(), pid: Some(pid) }.into()
+            CatalogError::from(DataDirError::Locked { path: data_dir.to_owned(), pid: Some(pid) })
+                .into()
         }
         _ => error,
     }

@@ -10,6 +10,7 @@ pub mod agent;
 pub mod change;
 pub mod compile;
 pub mod continuity;
+pub mod kept;
 pub mod key;
 #[cfg(test)]
 mod model;

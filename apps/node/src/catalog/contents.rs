@@ -229,7 +229,7 @@ impl Contents {
         let removed: Vec<Nqn> = removed.map(|(host, _)| host.clone()).collect();
         let host = |(host, record): (&Nqn, &HostRecord)| {
             let keys = record.secrets().ok_or_else(|| self.damaged(host.as_str()))?;
-            Ok((host.clone(), keys))
+            Ok::<_, CatalogError>((host.clone(), keys))
         };
         let hosts: Result<Vec<_>, _> = self.keyed_hosts().map(host).collect();
         Ok(HostTable::restore(hosts?, removed))
@@ -243,7 +243,7 @@ impl Contents {
     pub(super) fn host_volumes(&self) -> Result<HostVolumes, CatalogError> {
         let list = |(host, record): (&HostName, &HostVolumesRecord)| {
             let list = record.list().ok_or_else(|| self.damaged(host.as_str()))?;
-            Ok((host.clone(), list))
+            Ok::<_, CatalogError>((host.clone(), list))
         };
         let lists: Result<Vec<_>, _> = self.host_volumes.iter().map(list).collect();
         Ok(HostVolumes::restore(lists?).with_had_list(self.has_had.list))

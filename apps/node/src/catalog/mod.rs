@@ -24,10 +24,8 @@ mod error;
 mod grant_record;
 mod host_record;
 mod host_volumes_record;
-pub(crate) mod lock;
 mod record;
 mod reservation_record;
-mod seen_record;
 mod store;
 mod token_record;
 mod transaction;
@@ -39,20 +37,20 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nearflash_cluster::kept::SeenRecord;
+use nearflash_data_dir::{DataDirError, Lock, make_private_dir, make_private_file, sync_dir};
 use redb::{
     Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableHandle, WriteTransaction,
 };
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use lock::Lock;
 use store::{Kind, Store};
 use transaction::{Put, Table};
 use upgrade::{UPGRADES, Upgrade};
 
 pub(crate) use contents::{Contents, HasHad};
 pub use error::CatalogError;
-pub(crate) use seen_record::{SeenRecord, SeenVolume, volumes};
 pub(crate) use transaction::Transaction;
 
 /// The removed volumes whose names are remembered: as many as a node can have volumes.
@@ -77,6 +75,21 @@ struct Doubt {
     /// The generation before it.
     generation: u64,
     undo: Vec<Former>,
+}
+
+/// The node of a data directory, and what it has seen of its cluster's store. A machine without a node has no
+/// catalog, and its node is nil.
+///
+/// # Errors
+/// When a node runs, or the catalog cannot be read.
+pub fn kept(
+    data_dir: &Path,
+) -> Result<(Uuid, Option<SeenRecord>), Box<dyn std::error::Error + Send + Sync>> {
+    if !data_dir.join("catalog.redb").exists() {
+        return Ok((Uuid::nil(), None));
+    }
+    let catalog = Catalog::open(data_dir, Uuid::new_v4())?;
+    Ok((catalog.node(), catalog.seen()?))
 }
 
 /// The catalog of one node, open and locked.
@@ -108,8 +121,8 @@ impl Catalog {
 
     /// [`Self::open`] of a version that has these upgrade steps.
     fn open_with(data_dir: &Path, fresh: Uuid, upgrades: &[Upgrade]) -> Result<Self, CatalogError> {
-        let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
-        lock::make_private_dir(data_dir).map_err(refused)?;
+        let refused = |source| DataDirError::Unusable { path: data_dir.to_owned(), source };
+        make_private_dir(data_dir).map_err(refused)?;
         let lock = Lock::take(data_dir)?;
         let path = data_dir.join("catalog.redb");
         if !path.exists() {
@@ -133,20 +146,20 @@ impl Catalog {
         path: &Path,
         fill: impl FnOnce(Database) -> Result<(), redb::Error>,
     ) -> Result<(), CatalogError> {
-        let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
+        let refused = |source| DataDirError::Unusable { path: data_dir.to_owned(), source };
         let part = data_dir.join("catalog.redb.part");
         match std::fs::remove_file(&part) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(refused(error));
+                return Err(refused(error).into());
             }
             _ => {}
         }
         let failed = |error| CatalogError::of(&part, error);
         let database = store::create(&part).map_err(failed)?;
-        lock::make_private_file(&part).map_err(refused)?;
+        make_private_file(&part).map_err(refused)?;
         fill(database).map_err(failed)?;
         std::fs::rename(&part, path).map_err(refused)?;
-        lock::sync_dir(data_dir).map_err(refused)
+        Ok(sync_dir(data_dir).map_err(refused)?)
     }
 
     /// Gives a catalog of an earlier build the checksums of its blocks.

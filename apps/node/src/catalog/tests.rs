@@ -275,14 +275,14 @@ fn a_data_directory_that_cannot_be_made_is_refused() {
     assert!(message.contains("it must be a directory: choose another"), "{message}");
     let path = std::path::PathBuf::from("locked");
     let source = std::io::ErrorKind::PermissionDenied.into();
-    let message = CatalogError::DataDir { path, source }.to_string();
+    let message = DataDirError::Unusable { path, source }.to_string();
     assert!(
         message.starts_with("data directory locked: permission denied: run this as"),
         "{message}"
     );
     // Another directory would be another node.
     let path = std::path::PathBuf::from("full");
-    let full = CatalogError::DataDir { path, source: std::io::ErrorKind::StorageFull.into() };
+    let full = DataDirError::Unusable { path, source: std::io::ErrorKind::StorageFull.into() };
     let message = full.to_string();
     assert!(message.ends_with("make space in its file system"), "{message}");
 }

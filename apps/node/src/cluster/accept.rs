@@ -5,9 +5,11 @@
 //! is when they start; those that run keep what they know, and write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::Path;
 
 use nearflash_cluster::continuity::check_start;
+use nearflash_cluster::kept::{SeenRecord, SeenVolume, volumes};
 use nearflash_cluster::record::{HistoryRecord, Record as _, Schema};
 use nearflash_cluster::{ClusterState, Compare, Key, Put, Refusal, Txn};
 use nearflash_units::ByteLen;
@@ -18,8 +20,6 @@ use super::client::Store;
 use super::error::ClusterError;
 use super::member::Folder;
 use super::remove::answers;
-use crate::Catalog;
-use crate::catalog::{SeenRecord, SeenVolume, volumes};
 use crate::node::now;
 
 /// The difference between a store and what this machine's node has seen of it.
@@ -39,12 +39,19 @@ pub struct Restored {
     pub is_accepted: bool,
 }
 
-/// Compares the store with what this machine's node has seen of it. `accepts`: goes on with the store as it
-/// is.
+/// The node of a data directory, and what it has seen of its cluster's store.
+pub type Kept = (Uuid, Option<SeenRecord>);
+
+/// Compares the store with what this machine's node has seen of it, which `kept` reads. `accepts`: goes on with
+/// the store as it is.
 ///
 /// # Errors
 /// When a node runs, or etcd does not answer.
-pub fn accept_restored(data_dir: &Path, accepts: bool) -> Result<Restored, ClusterError> {
+pub fn accept_restored(
+    data_dir: &Path,
+    accepts: bool,
+    kept: impl FnOnce(&Path) -> Result<Kept, Box<dyn Error + Send + Sync>>,
+) -> Result<Restored, ClusterError> {
     let folder = Folder::of(data_dir);
     let member = folder.joined()?;
     let store = Store::of(&folder, &member)?;
@@ -52,7 +59,7 @@ pub fn accept_restored(data_dir: &Path, accepts: bool) -> Result<Restored, Clust
     if state.cluster().is_none() {
         return Err(Refusal::NoCluster(member.cluster).into());
     }
-    let (node, kept) = kept(data_dir)?;
+    let (node, kept) = kept(data_dir).map_err(ClusterError::Kept)?;
     let seen = kept.as_ref().and_then(|it| it.seen(member.cluster));
     let before = kept.filter(|_| seen.is_some()).map(|it| it.volumes).unwrap_or_default();
     let proof = seen.and_then(|seen| check_start(seen, node, (id, revision), &state).err());
@@ -105,14 +112,4 @@ fn accept(store: &Store, state: &ClusterState) -> Result<(), ClusterError> {
         true => Ok(()),
         false => Err(ClusterError::Contended),
     }
-}
-
-/// The node of the data directory, and what it has kept. A machine without a node has none.
-fn kept(data_dir: &Path) -> Result<(Uuid, Option<SeenRecord>), ClusterError> {
-    if !data_dir.join("catalog.redb").exists() {
-        return Ok((Uuid::nil(), None));
-    }
-    let failed = |error| ClusterError::Catalog(Box::new(error));
-    let catalog = Catalog::open(data_dir, Uuid::new_v4()).map_err(failed)?;
-    Ok((catalog.node(), catalog.seen().map_err(failed)?))
 }

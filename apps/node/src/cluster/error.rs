@@ -298,9 +298,9 @@ pub enum ClusterError {
     /// A change is not possible.
     #[error(transparent)]
     Refused(#[from] nearflash_cluster::Refusal),
-    /// The catalog of this machine's node cannot be used.
-    #[error(transparent)]
-    Catalog(Box<crate::catalog::CatalogError>),
+    /// What this machine's node has kept cannot be read.
+    #[error("{0}")]
+    Kept(Box<dyn std::error::Error + Send + Sync>),
     /// Others change the cluster all the time.
     #[error("the cluster's records change too often at the moment: repeat the command")]
     Contended,

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nearflash_data_dir::Owner;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::client::Store;
 use super::error::ClusterError;
 use super::member::{Folder, Member, Origin};
 use super::{Say, TXN_OPS_MAX};
-use crate::owner::Owner;
 
 /// The time for which a started etcd may be silent.
 const START_PATIENCE: Duration = Duration::from_secs(60);

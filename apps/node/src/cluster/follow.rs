@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use nearflash_api::ClusterView;
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
+use nearflash_cluster::kept::SeenRecord;
 use nearflash_cluster::state::Inconsistent;
 use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
@@ -34,7 +35,6 @@ use super::error::ClusterError;
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
 use super::status::node_infos;
 use crate::OnMirrors;
-use crate::catalog::SeenRecord;
 use crate::end_of_panic::EndOfPanic;
 
 /// Error: a change of the cluster was not made, or nobody knows.

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nearflash_data_dir::{make_private_dir, sync_dir};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -16,7 +17,6 @@ use super::external::External;
 use super::listen::Listen;
 use super::pki::Keyed;
 use super::token::Token;
-use crate::catalog::lock::{make_private_dir, sync_dir};
 
 const SCHEMA: u32 = 1;
 

@@ -37,7 +37,7 @@ mod supervisor;
 mod tests;
 mod token;
 
-pub use accept::{Restored, accept_restored};
+pub use accept::{Kept, Restored, accept_restored};
 pub(crate) use access::StoreAccess;
 pub use client::StoreError;
 pub use endpoint::{Endpoint, ParseEndpointError};

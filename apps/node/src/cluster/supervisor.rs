@@ -9,6 +9,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearflash_data_dir::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -18,7 +19,6 @@ use super::etcd;
 use super::full::Repair;
 use super::member::{Folder, FolderLock, Member};
 use super::status::remember;
-use crate::owner::Owner;
 
 /// The pause before the first restart; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(500);

@@ -1,16 +1,20 @@
-//! The catalog's record of what the node has seen of its cluster's store. The names and meanings of these
-//! fields are permanent; a field that a later version adds has a default.
+//! What a node keeps of its cluster's store in its own catalog: the newest state that it has seen. So a store that
+//! has gone back is known after a restart, too.
+//!
+//! The names and meanings of these fields are permanent; a field that a later version adds has a default.
 
-use nearflash_cluster::record::{HistoryRecord, VolumeState};
-use nearflash_cluster::store::StoreId;
-use nearflash_cluster::{ClusterState, Seen};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::continuity::Seen;
+use crate::record::{HistoryRecord, VolumeRecord, VolumeState};
+use crate::state::ClusterState;
+use crate::store::StoreId;
 
 /// The newest state of the store that the node has seen, with the volumes of that time.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SeenRecord {
+pub struct SeenRecord {
     /// The cluster.
     cluster: Uuid,
     /// etcd's cluster id.
@@ -21,21 +25,24 @@ pub(crate) struct SeenRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<HistoryRecord>,
     /// The volumes, for the operator who accepts an older state.
-    pub(crate) volumes: Vec<SeenVolume>,
+    pub volumes: Vec<SeenVolume>,
 }
 
 /// A volume of the cluster.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SeenVolume {
-    pub(crate) uuid: Uuid,
-    pub(crate) name: String,
+pub struct SeenVolume {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
     /// Its length in bytes.
-    pub(crate) len: u64,
+    pub len: u64,
 }
 
 impl SeenRecord {
-    pub(crate) fn of(seen: Seen, state: &ClusterState) -> Self {
+    /// The record of what was seen, with the volumes of this state.
+    pub fn of(seen: Seen, state: &ClusterState) -> Self {
         Self {
             cluster: state.uuid(),
             store: seen.store.0,
@@ -46,23 +53,23 @@ impl SeenRecord {
     }
 
     /// What was seen, if it is of this cluster.
-    pub(crate) fn seen(&self, cluster: Uuid) -> Option<Seen> {
+    pub fn seen(&self, cluster: Uuid) -> Option<Seen> {
         let Self { store, revision, history, .. } = *self;
         let seen = Seen { store: StoreId(store), revision, history };
         Some(seen).filter(|_| self.cluster == cluster)
     }
 
     /// Whether this is to be kept instead of the other one, which was perhaps written earlier.
-    pub(super) fn replaces(&self, other: &Self) -> bool {
+    pub fn replaces(&self, other: &Self) -> bool {
         let age = |it: &Self| (it.history.map(|it| it.began), it.revision);
         self.cluster != other.cluster || age(self) > age(other)
     }
 }
 
 /// The volumes that are not being removed.
-pub(crate) fn volumes(state: &ClusterState) -> Vec<SeenVolume> {
+pub fn volumes(state: &ClusterState) -> Vec<SeenVolume> {
     let volumes = state.volumes().iter().filter(|(_, it)| it.state != VolumeState::Removing);
-    let volume = |(uuid, it): (&Uuid, &nearflash_cluster::record::VolumeRecord)| SeenVolume {
+    let volume = |(uuid, it): (&Uuid, &VolumeRecord)| SeenVolume {
         uuid: *uuid,
         name: it.name.to_string(),
         len: it.len().0,

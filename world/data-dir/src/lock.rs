@@ -1,8 +1,7 @@
 //! The lock that reserves a data directory for one node.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,8 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::CatalogError;
-use crate::owner::Owner;
+use crate::{DataDirError, Owner};
 
 /// The time for which a start waits for the lock of a process that has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,15 +22,19 @@ const POLL: Duration = Duration::from_millis(20);
 /// still names it. A process that ends before it serves leaves the file as it was: no operation
 /// of it is in flight, and those of the process before it may be.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub struct Lock {
     file: File,
     before: Option<Owner>,
     serves: AtomicBool,
 }
 
 impl Lock {
-    pub(super) fn take(data_dir: &Path) -> Result<Self, CatalogError> {
-        let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
+    /// Takes the lock of a directory, which exists. Waits for a process that has ended and still holds it.
+    ///
+    /// # Errors
+    /// When another process holds it, or the system returns an error.
+    pub fn take(data_dir: &Path) -> Result<Self, DataDirError> {
+        let refused = |source| DataDirError::Unusable { path: data_dir.to_owned(), source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(data_dir.join("lock")).map_err(refused)?;
@@ -46,7 +48,7 @@ impl Lock {
             let path = || data_dir.to_owned();
             let owner = Owner::read(&mut file);
             let Some(Owner { pid, .. }) = owner.filter(|owner| !owner.is_alive()) else {
-                return Err(CatalogError::Locked { path: path(), pid: owner.map(|it| it.pid) });
+                return Err(DataDirError::Locked { path: path(), pid: owner.map(|it| it.pid) });
             };
             let until = *deadline.get_or_insert_with(|| {
                 tracing::warn!(
@@ -57,7 +59,7 @@ impl Lock {
                 Instant::now() + PATIENCE
             });
             if Instant::now() >= until {
-                return Err(CatalogError::LockHeld { path: path(), pid });
+                return Err(DataDirError::LockHeld { path: path(), pid });
             }
             std::thread::sleep(POLL);
         }
@@ -68,18 +70,18 @@ impl Lock {
 
     /// The previous owner of the directory, if it was killed rather than stopped: its operations
     /// may still be in flight on the devices.
-    pub(super) fn ended(&self) -> Option<u32> {
+    pub fn ended(&self) -> Option<u32> {
         self.before.map(|owner| owner.pid)
     }
 
     /// From now on, operations may be in flight on the devices.
-    pub(super) fn serve(&self) {
+    pub fn serve(&self) {
         self.serves.store(true, Ordering::Relaxed);
     }
 
     /// Empties the lock file once the devices are released in order, so that the next process need
     /// not wait for them.
-    pub(super) fn forget_owner(&self) {
+    pub fn forget_owner(&self) {
         if let Err(error) = self.file.set_len(0) {
             tracing::warn!("cannot truncate the data directory's lock file: {error}");
         }
@@ -102,37 +104,7 @@ impl Drop for Lock {
 }
 
 /// The running process whose node uses the data directory.
-pub(crate) fn owner_of(data_dir: &Path) -> Option<u32> {
+pub fn owner_of(data_dir: &Path) -> Option<u32> {
     let owner = Owner::read(&mut File::open(data_dir.join("lock")).ok()?)?;
     owner.is_alive().then_some(owner.pid)
-}
-
-/// Creates the directory with mode 0700 and makes its entry durable. An existing directory keeps
-/// its mode.
-pub(crate) fn make_private_dir(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    make_private_dir(parent)?;
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        made => made?,
-    }
-    match sync_dir(parent) {
-        // A process may create entries in a directory that it has no right to open.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        synced => synced,
-    }
-}
-
-/// Makes the entries of a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Sets a file's mode to 0600.
-pub(super) fn make_private_file(path: &Path) -> io::Result<()> {
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))
 }

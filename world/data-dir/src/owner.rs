@@ -8,32 +8,36 @@ const PF_EXITING: u64 = 4;
 
 /// A process: its number and its start time, since the system reuses numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Owner {
-    pub(crate) pid: u32,
+pub struct Owner {
+    /// The number.
+    pub pid: u32,
     /// In clock ticks since the system's boot; absent in files of earlier versions.
     started: Option<u64>,
 }
 
 impl Owner {
     /// This process.
-    pub(crate) fn this() -> Self {
+    pub fn this() -> Self {
         Self::of(std::process::id())
     }
 
     /// The process that has this number now.
-    pub(crate) fn of(pid: u32) -> Self {
+    pub fn of(pid: u32) -> Self {
         Self { pid, started: stat_of(pid).map(|stat| stat.started) }
     }
 
     /// Whether the process runs. A process that is exiting does not; its exit may take as long as
     /// its devices.
-    pub(crate) fn is_alive(self) -> bool {
+    pub fn is_alive(self) -> bool {
         let same = |stat: &Stat| self.started.is_none_or(|started| started == stat.started);
         stat_of(self.pid).filter(same).is_some_and(|stat| !stat.is_ending)
     }
 
     /// Writes the process as the file's content.
-    pub(crate) fn write(self, file: &mut File) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When the system returns one.
+    pub fn write(self, file: &mut File) -> io::Result<()> {
         file.set_len(0)?;
         file.rewind()?;
         let started = self.started.map(|started| format!(" {started}")).unwrap_or_default();
@@ -41,7 +45,7 @@ impl Owner {
     }
 
     /// The process that a file names.
-    pub(crate) fn read(file: &mut File) -> Option<Self> {
+    pub fn read(file: &mut File) -> Option<Self> {
         let mut text = String::new();
         file.rewind().ok()?;
         file.take(64).read_to_string(&mut text).ok()?;
