@@ -1015,14 +1015,14 @@ fn the_message_of_an_error_is_one_line_whatever_name_it_quotes() {
 
 #[test]
 fn every_code_and_every_call_is_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
-    let operations = std::fs::read_to_string(path).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control-socket.md");
+    let document = std::fs::read_to_string(path).unwrap();
     for (_, code, remedy) in ErrorCode::TABLE {
         let row = format!("| `{code}` | {remedy} |");
-        assert!(operations.contains(&row), "docs/monitoring.md lacks {row}");
+        assert!(document.contains(&row), "docs/control-socket.md lacks {row}");
     }
     for call in Request::NAMES {
-        assert!(operations.contains(&format!("`{call}`")), "docs/monitoring.md lacks {call}");
+        assert!(document.contains(&format!("`{call}`")), "docs/control-socket.md lacks {call}");
     }
 }
 

@@ -70,13 +70,13 @@ fn every_metric_of_the_alerts_and_the_dashboard_exists_and_every_family_is_docum
     let panels = dashboard["panels"].as_array().unwrap();
     let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), panels.len(), "the numbers of panels differ");
-    let operations = mentioned(&read("docs/monitoring.md"));
+    let operations = mentioned(&read("docs/metrics.md"));
     let is_documented = |name: &&String| {
         let family = ["_bucket", "_count", "_sum"].iter().find_map(|it| name.strip_suffix(it));
         operations.contains(*name) || family.is_some_and(|family| operations.contains(family))
     };
     let missing: Vec<_> = names.iter().filter(|name| !is_documented(name)).collect();
-    assert!(missing.is_empty(), "docs/monitoring.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
 }
 
 #[test]

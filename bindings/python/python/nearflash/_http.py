@@ -46,7 +46,7 @@ class AdminError(Exception):
     """
 
     code: str
-    """The kind of error, as in the table of docs/monitoring.md."""
+    """The kind of error, as in the table of docs/control-socket.md."""
 
     message: str
     """The failure and its cause, in one line."""
