@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 use nearflash_access::Secret;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::kept::SeenRecord;
-use nearflash_cluster::record::{AddressTls, Door};
-use nearflash_cluster::{Change, ClusterState, compile};
+use nearflash_cluster::{Change, compile};
 use nearflash_media::Slice;
 use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
 use nearflash_nvme::ControllerId;
+use nearflash_records::ClusterState;
+use nearflash_records::kept::SeenRecord;
+use nearflash_records::record::{AddressTls, Door};
 use nearflash_session::DoorTls;
 use nearflash_space::Name;
 use nearflash_space::slice::{Notes, SliceVerdict, Superblock};
@@ -517,14 +518,14 @@ fn controller_ids(ordinal: u16) -> RangeInclusive<u16> {
 }
 
 const _: () = assert!(
-    WIDE_NODES * WIDE_IDS + (nearflash_cluster::key::ORDINAL_MAX - WIDE_NODES) * NARROW_IDS
+    WIDE_NODES * WIDE_IDS + (nearflash_records::key::ORDINAL_MAX - WIDE_NODES) * NARROW_IDS
         <= ControllerId::MAX.0
 );
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_cluster::key::ORDINAL_MAX;
+    use nearflash_records::key::ORDINAL_MAX;
 
     #[test]
     fn no_two_nodes_have_a_controller_id_in_common() {

@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 
 use nearflash_api::IscsiClash;
-use nearflash_cluster::ClusterState;
-use nearflash_cluster::record::Door;
 use nearflash_iscsi::name_part;
+use nearflash_records::ClusterState;
+use nearflash_records::record::Door;
 use nearflash_space::{Home, Name, Space, Volume};
 
 use crate::NodeError;

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo, VolumeResize};
-use nearflash_cluster::kept::SeenRecord;
+use nearflash_records::kept::SeenRecord;
 use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;

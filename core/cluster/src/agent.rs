@@ -23,18 +23,19 @@ mod seen;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nearflash_records::Seen;
+use nearflash_records::key::Key;
+use nearflash_records::record::{AliveRecord, Record, Schema};
+use nearflash_records::state::ClusterState;
+use nearflash_records::store::{
+    Answer, Compare, Found, Operation, Put, RequestId, StoreEvent, StoreId, StoreRequest,
+    StoreStatus, Txn,
+};
 use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::compile::{Tables, compile};
-use crate::continuity::{Known, RolledBack, Seen};
-use crate::key::Key;
-use crate::record::{AliveRecord, Record, Schema};
-use crate::state::ClusterState;
-use crate::store::{
-    Answer, Compare, Found, Operation, Put, RequestId, StoreEvent, StoreId, StoreRequest,
-    StoreStatus, Txn,
-};
+use crate::continuity::{Known, RolledBack};
 use changes::Running;
 pub use changes::{ChangeId, Outcome};
 use reading::Reading;

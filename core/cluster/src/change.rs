@@ -22,18 +22,18 @@ pub use replace::lost_by_removal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use nearflash_records::key::{Key, ORDINAL_MAX};
+use nearflash_records::record::{
+    ADDRESSES_MAX, AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record,
+    RecordError, Schema, WIDTH_MAX,
+};
+use nearflash_records::state::{ClusterState, Inconsistent};
+use nearflash_records::store::{Compare, Put, Txn};
 use nearflash_space::Name;
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
 use crate::continuity::RolledBack;
-use crate::key::{Key, ORDINAL_MAX};
-use crate::record::{
-    ADDRESSES_MAX, AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record,
-    RecordError, Schema, WIDTH_MAX,
-};
-use crate::state::{ClusterState, Inconsistent};
-use crate::store::{Compare, Put, Txn};
 
 /// The stripe unit by default.
 pub const STRIPE_UNIT: ByteLen = ByteLen(64 * nearflash_units::KIB);

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use nearflash_device::MirrorKey;
+use nearflash_records::Key;
+use nearflash_records::record::{
+    AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState,
+};
+use nearflash_records::state::{ClusterState, Inconsistent, MirrorView};
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::Key;
-use crate::record::{AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState};
-use crate::state::{ClusterState, Inconsistent, MirrorView, inconsistent};
 use crate::users::questions;
 
 /// All that a node has to know in order to serve the volumes of the cluster.
@@ -291,7 +293,7 @@ fn layout(
                     layouts.push(layout);
                     MirrorPlace { mirror: view.key, slice, start }
                 }
-                _ => return Err(inconsistent(&Key::Volume(uuid), "has more than 2 replicas")),
+                _ => return Err(Inconsistent::of(&Key::Volume(uuid), "has more than 2 replicas")),
             };
             mirrors.push(place);
             held += if is_zeroed { len.0 } else { 0 };
@@ -299,7 +301,7 @@ fn layout(
         rows.push(RowLayout { len, mirrors });
     }
     if volume.state == VolumeState::Ready && held < volume.len().0 {
-        return Err(inconsistent(&Key::Volume(uuid), "is longer than its zeroed rows"));
+        return Err(Inconsistent::of(&Key::Volume(uuid), "is longer than its zeroed rows"));
     }
     let layout = VolumeLayout {
         uuid,
@@ -321,7 +323,7 @@ fn layout(
 fn only_place(view: &MirrorView<'_>) -> Result<MirrorPlace, Inconsistent> {
     view.check_in_sync()?;
     let primary = view.replicas.replicas.iter().find(|it| it.ordinal == view.mirror.primary);
-    let missing = || inconsistent(&Key::Replicas(view.key), "lacks the primary replica");
+    let missing = || Inconsistent::of(&Key::Replicas(view.key), "lacks the primary replica");
     let replica = primary.ok_or_else(missing)?;
     Ok(MirrorPlace { mirror: view.key, slice: replica.slice, start: replica.start })
 }
@@ -333,7 +335,7 @@ fn mirror_layout(
     is_zeroed: bool,
     slices: &Slices,
 ) -> Result<MirrorLayout, Inconsistent> {
-    let fault = |reason| Err(inconsistent(&Key::Replicas(view.key), reason));
+    let fault = |reason| Err(Inconsistent::of(&Key::Replicas(view.key), reason));
     let mut replicas: Vec<ReplicaPlace> = view
         .replicas
         .replicas
@@ -384,7 +386,7 @@ fn elsewhere(state: &ClusterState, node: Uuid) -> Vec<HostDoors> {
 fn slice_place(state: &ClusterState, node: Uuid, uuid: Uuid) -> Result<SlicePlace, Inconsistent> {
     let missing = |key: Key| {
         let damage = state.check(&key).err();
-        damage.unwrap_or_else(|| inconsistent(&key, "is missing"))
+        damage.unwrap_or_else(|| Inconsistent::of(&key, "is missing"))
     };
     let slice = state.slices().get(&uuid).ok_or_else(|| missing(Key::Slice(uuid)))?;
     let owner = state.nodes().get(&slice.node).ok_or_else(|| missing(Key::Node(slice.node)))?;

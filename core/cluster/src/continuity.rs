@@ -20,23 +20,12 @@
 use std::collections::BTreeMap;
 
 use nearflash_device::MirrorKey;
+use nearflash_records::kept::Seen;
+use nearflash_records::key::Key;
+use nearflash_records::record::{HistoryRecord, VolumeState};
+use nearflash_records::state::ClusterState;
+use nearflash_records::store::{ModRevision, StoreId};
 use uuid::Uuid;
-
-use crate::key::Key;
-use crate::record::{HistoryRecord, VolumeState};
-use crate::state::ClusterState;
-use crate::store::{ModRevision, StoreId};
-
-/// What a node has seen of the store, as it keeps it durably.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Seen {
-    /// The store.
-    pub store: StoreId,
-    /// The revision at which the node wrote its key `seen` last.
-    pub revision: u64,
-    /// The history; `None` before a store has this record.
-    pub history: Option<HistoryRecord>,
-}
 
 /// The proof that the store has gone back.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

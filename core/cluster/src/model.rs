@@ -1,80 +1,47 @@
-//! The store of the tests: one map with revisions, and the changes that a cluster goes through.
+//! The store of the tests, and the changes that a cluster goes through.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
+use nearflash_records::Key;
+use nearflash_records::model::ModelStore;
+use nearflash_records::record::{
+    AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, Placement, Record as _, Schema,
+};
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
-use crate::Key;
+use crate::Refusal;
 use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
-use crate::record::{
-    AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, Placement, Record as _, Schema,
-};
-use crate::state::ClusterState;
-use crate::store::{Found, ModRevision, Txn};
-use crate::{Refusal, prefix};
 
-pub(crate) const CLUSTER: Uuid = Uuid::from_u128(0xc1);
+pub(crate) use nearflash_records::model::CLUSTER;
+
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// A linearizable map of keys.
+/// A modelled store, with the changes of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Model {
-    pub(crate) revision: u64,
-    pub(crate) records: BTreeMap<String, (Vec<u8>, u64)>,
-    /// The changes of each revision.
-    pub(crate) history: Vec<(u64, Vec<Found>)>,
+pub(crate) struct Model(ModelStore);
+
+impl Deref for Model {
+    type Target = ModelStore;
+
+    fn deref(&self) -> &ModelStore {
+        &self.0
+    }
+}
+
+impl DerefMut for Model {
+    fn deref_mut(&mut self) -> &mut ModelStore {
+        &mut self.0
+    }
 }
 
 impl Model {
-    /// Carries out a transaction; whether its compares held.
-    pub(crate) fn txn(&mut self, txn: &Txn) -> bool {
-        let revision = |path: &str| self.records.get(path).map_or(0, |(_, revision)| *revision);
-        if !txn.compares.iter().all(|it| revision(&it.key.path(CLUSTER)) == it.mod_revision.0) {
-            return false;
-        }
-        let puts = txn.puts.iter().map(|it| (it.key.path(CLUSTER), Some(it.value.clone())));
-        let deletes = txn.deletes.iter().map(|it| (it.path(CLUSTER), None));
-        self.write(puts.chain(deletes).collect());
-        true
-    }
-
     /// Makes the rows of a volume usable up to this length, as if they had been zeroed.
     pub(crate) fn show(&mut self, volume: Uuid, blocks: u64) -> Result<(), Refusal> {
         let rows = self.state().volumes()[&volume].rows;
         self.carry_out(&Change::ShowBlocks { volume, rows, blocks: Blocks(blocks) })
-    }
-
-    /// Writes without a compare, as by hand.
-    pub(crate) fn write(&mut self, writes: Vec<(String, Option<Vec<u8>>)>) {
-        self.revision += 1;
-        let mod_revision = ModRevision(self.revision);
-        let mut changes = Vec::new();
-        for (key, value) in writes {
-            match value.clone() {
-                Some(value) => drop(self.records.insert(key.clone(), (value, self.revision))),
-                None => drop(self.records.remove(&key)),
-            }
-            changes.push(Found { key, value, mod_revision });
-        }
-        self.history.push((self.revision, changes));
-    }
-
-    pub(crate) fn range(&self) -> Vec<Found> {
-        let records = self.records.range(prefix(CLUSTER)..);
-        let found = records.map(|(key, (value, revision))| Found {
-            key: key.clone(),
-            value: Some(value.clone()),
-            mod_revision: ModRevision(*revision),
-        });
-        found.collect()
-    }
-
-    pub(crate) fn state(&self) -> ClusterState {
-        let mut state = ClusterState::new(CLUSTER);
-        state.replace(&self.range());
-        state
     }
 
     /// Notes that a node runs, or that it does not.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_records::record::RoomState;
+use nearflash_records::state::{ClusterState, Inconsistent};
 use nearflash_space::Name;
 use nearflash_units::ByteLen;
 use uuid::Uuid;
-
-use crate::record::RoomState;
-use crate::state::{ClusterState, Inconsistent};
 
 /// The space of a slice, or of several.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -64,7 +63,7 @@ pub fn slice_spaces(state: &ClusterState) -> Result<BTreeMap<Uuid, SliceSpace>, 
             *used.entry(replica.slice).or_default() += view.mirror.len.0;
         }
     }
-    let space = |(uuid, slice): (&Uuid, &crate::record::SliceRecord)| {
+    let space = |(uuid, slice): (&Uuid, &nearflash_records::record::SliceRecord)| {
         let data = slice.data_len();
         let is_in = state.rooms().get(uuid).is_some_and(|room| room.state == RoomState::In);
         let used = used.get(uuid).copied().unwrap_or_default();

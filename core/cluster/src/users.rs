@@ -9,11 +9,10 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_records::record::{UsersRecord, VolumeState};
+use nearflash_records::state::ClusterState;
 use nearflash_space::Name;
 use uuid::Uuid;
-
-use crate::record::{UsersRecord, VolumeState};
-use crate::state::ClusterState;
 
 /// The answers to a question.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

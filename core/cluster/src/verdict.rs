@@ -4,6 +4,8 @@ mod mirrors;
 
 use std::fmt;
 
+use nearflash_records::record::VolumeState;
+use nearflash_records::state::ClusterState;
 use nearflash_space::Name;
 use nearflash_units::Nanos;
 use serde::Serialize;
@@ -11,8 +13,6 @@ use uuid::Uuid;
 
 use crate::agent::StoreHealth;
 use crate::compile::{SlicePlace, Tables, VolumeLayout, compile};
-use crate::record::VolumeState;
-use crate::state::ClusterState;
 
 /// How bad it is; the worst part counts.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_cluster::{ClusterState, Found, Key, ModRevision, compile, data, prefix};
+use nearflash_cluster::{compile, data};
 use nearflash_node::check as node;
+use nearflash_records::{ClusterState, Found, Key, ModRevision, prefix};
 use uuid::Uuid;
 
 const CLUSTER: Uuid = Uuid::from_u128(7);

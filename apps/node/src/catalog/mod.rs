@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nearflash_cluster::kept::SeenRecord;
 use nearflash_data_dir::{DataDirError, Lock, make_private_dir, make_private_file, sync_dir};
+use nearflash_records::kept::SeenRecord;
 use redb::{
     Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableHandle, WriteTransaction,
 };

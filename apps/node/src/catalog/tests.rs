@@ -981,9 +981,9 @@ fn the_newest_that_the_node_has_seen_of_its_clusters_store_is_kept() {
     let (cluster, other) = (Uuid::from_u128(20), Uuid::from_u128(21));
     let catalog = Catalog::open(place.path(), FRESH).unwrap();
     assert_eq!(catalog.seen().unwrap(), None);
-    let state = nearflash_cluster::ClusterState::new(cluster);
-    let seen = |revision| nearflash_cluster::Seen {
-        store: nearflash_cluster::store::StoreId(3),
+    let state = nearflash_records::ClusterState::new(cluster);
+    let seen = |revision| nearflash_records::Seen {
+        store: nearflash_records::store::StoreId(3),
         revision,
         history: None,
     };
@@ -993,9 +993,9 @@ fn the_newest_that_the_node_has_seen_of_its_clusters_store_is_kept() {
     let catalog = Catalog::open(place.path(), FRESH).unwrap();
     let kept = catalog.seen().unwrap().unwrap();
     assert_eq!([cluster, other].map(|it| kept.seen(it)), [Some(seen(7)), None]);
-    let schema = nearflash_cluster::record::Schema;
-    let history = nearflash_cluster::record::HistoryRecord { schema, id: cluster, began: 1 };
-    let accepted = nearflash_cluster::Seen { history: Some(history), ..seen(6) };
+    let schema = nearflash_records::record::Schema;
+    let history = nearflash_records::record::HistoryRecord { schema, id: cluster, began: 1 };
+    let accepted = nearflash_records::Seen { history: Some(history), ..seen(6) };
     catalog.keep_seen(&SeenRecord::of(accepted, &state)).unwrap();
     assert_eq!(catalog.seen().unwrap().unwrap().seen(cluster), Some(accepted));
 }

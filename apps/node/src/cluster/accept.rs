@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
+use nearflash_cluster::Refusal;
 use nearflash_cluster::continuity::check_start;
-use nearflash_cluster::kept::{SeenRecord, SeenVolume, volumes};
-use nearflash_cluster::record::{HistoryRecord, Record as _, Schema};
-use nearflash_cluster::{ClusterState, Compare, Key, Put, Refusal, Txn};
+use nearflash_records::kept::{SeenRecord, SeenVolume, volumes};
+use nearflash_records::record::{HistoryRecord, Record as _, Schema};
+use nearflash_records::{ClusterState, Compare, Key, Put, Txn};
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;

@@ -8,10 +8,10 @@ use etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions, KeyValue,
     Member, PutOptions, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
-use nearflash_cluster::store::{
+use nearflash_records::store::{
     Answer, Found, ModRevision, Operation, RequestId, StoreId, StoreStatus,
 };
-use nearflash_cluster::{Key, StoreEvent, Txn as ClusterTxn};
+use nearflash_records::{Key, StoreEvent, Txn as ClusterTxn};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
@@ -348,7 +348,7 @@ impl Calls {
 
 /// A transaction for etcd, in which keys have these names.
 pub(super) fn transaction(txn: &ClusterTxn, name: impl Fn(&Key) -> String) -> Txn {
-    let compare = |it: &nearflash_cluster::Compare| {
+    let compare = |it: &nearflash_records::Compare| {
         let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
         Compare::mod_revision(name(&it.key), CompareOp::Equal, revision)
     };

@@ -10,8 +10,8 @@ use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Compare, CompareOp, Error,
     GetOptions, MemberAddOptions, Txn, TxnOp,
 };
-use nearflash_cluster::store::{Found, PAGE_KEYS_MAX, StoreId};
-use nearflash_cluster::{ClusterState, Txn as ClusterTxn};
+use nearflash_records::store::{Found, PAGE_KEYS_MAX, StoreId};
+use nearflash_records::{ClusterState, Txn as ClusterTxn};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -301,7 +301,7 @@ impl Store {
         &self,
         cluster: Uuid,
     ) -> Result<(ClusterState, Option<StoreId>, u64), StoreError> {
-        let prefix = nearflash_cluster::prefix(cluster);
+        let prefix = nearflash_records::prefix(cluster);
         let limit = i64::try_from(PAGE_KEYS_MAX).unwrap_or(i64::MAX);
         let options =
             GetOptions::new().with_range(behind(&self.way.name(&prefix))).with_limit(limit);

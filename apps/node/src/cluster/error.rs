@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use nearflash_cluster::record::FEATURE_LEVEL;
+use nearflash_records::record::FEATURE_LEVEL;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
@@ -108,9 +108,9 @@ pub enum ClusterError {
     #[error("the record '{key}' in etcd {source}")]
     Record {
         /// Its key.
-        key: nearflash_cluster::Key,
+        key: nearflash_records::Key,
         /// The reason.
-        source: nearflash_cluster::RecordError,
+        source: nearflash_records::RecordError,
     },
     /// The nodes of the cluster run a later version.
     #[error(

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use nearflash_api::ClusterView;
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::kept::SeenRecord;
-use nearflash_cluster::state::Inconsistent;
-use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
-    Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, RolledBack, Seen,
-    StoreEvent, StoreHealth, verdict,
+    Agent, Change, ChangeId, Level, Outcome, Part, Refusal, RolledBack, StoreHealth, verdict,
 };
 use nearflash_mirror::membership::MirrorConfig;
+use nearflash_records::kept::SeenRecord;
+use nearflash_records::state::Inconsistent;
+use nearflash_records::store::{Operation, StoreRequest};
+use nearflash_records::{ClusterState, Seen, StoreEvent};
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, Nanos};
 use rustix::time::{ClockId, clock_gettime};

@@ -6,8 +6,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use nearflash_cluster::Key;
-use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, HistoryRecord, Record as _, Schema};
+use nearflash_records::Key;
+use nearflash_records::record::{ClusterRecord, FEATURE_LEVEL, HistoryRecord, Record as _, Schema};
 use nearflash_space::Name;
 use uuid::Uuid;
 

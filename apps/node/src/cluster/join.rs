@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nearflash_cluster::Key;
-use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, Record as _};
+use nearflash_records::Key;
+use nearflash_records::record::{ClusterRecord, FEATURE_LEVEL, Record as _};
 use uuid::Uuid;
 
 use super::client::{Listed, Store, StoreError, TOO_EARLY};

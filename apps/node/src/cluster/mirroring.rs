@@ -12,9 +12,6 @@ use std::time::Duration;
 
 use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
-use nearflash_cluster::store::{Compare, Found, ModRevision, Put, StoreId};
-use nearflash_cluster::{ClusterState, Key, Txn};
 use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
@@ -22,6 +19,9 @@ use nearflash_mirror::membership::{
     Record, Scope, SliceState, StoreAnswer, Token, View,
 };
 use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Term, Written};
+use nearflash_records::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
+use nearflash_records::store::{Compare, Found, ModRevision, Put, StoreId};
+use nearflash_records::{ClusterState, Key, Txn};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;

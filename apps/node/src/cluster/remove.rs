@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nearflash_cluster::change::{Affected, lost_by_removal};
-use nearflash_cluster::record::Door;
-use nearflash_cluster::{Change, ClusterState, Step};
+use nearflash_cluster::{Change, Step};
+use nearflash_records::ClusterState;
+use nearflash_records::record::Door;
 use nearflash_space::Name;
 use serde::Serialize;
 use uuid::Uuid;
@@ -214,7 +215,7 @@ impl Way {
             };
             begun = true;
             let is_placed =
-                txn.puts.iter().any(|put| matches!(put.key, nearflash_cluster::Key::On(..)));
+                txn.puts.iter().any(|put| matches!(put.key, nearflash_records::Key::On(..)));
             if self.store.txn(self.member.cluster, &txn)? {
                 missed = 0;
                 replaced += usize::from(is_placed);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use nearflash_api::client::ask_within;
 use nearflash_api::{ClusterNodeInfo, StatusShow};
-use nearflash_cluster::{ClusterState, Level, Part, summary};
+use nearflash_cluster::{Level, Part, summary};
+use nearflash_records::ClusterState;
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;

@@ -14,10 +14,11 @@ use nearflash_api::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_cluster::change::{STRIPE_UNIT, VolumeSpec};
-use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
-use nearflash_cluster::state::MirrorView;
-use nearflash_cluster::{Change, ClusterState, part_name};
+use nearflash_cluster::{Change, part_name};
 use nearflash_device::MirrorKey;
+use nearflash_records::ClusterState;
+use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
+use nearflash_records::state::MirrorView;
 use nearflash_space::{Home, Name, VolumeError};
 use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
 use uuid::Uuid;

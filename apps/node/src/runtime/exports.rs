@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
 use nearflash_cluster::compile::HostDoors;
-use nearflash_cluster::record::AddressTls;
 use nearflash_direct::serving::{
     self as direct_serving, Access, CredentialExport, Export, Exports, FilesGrant,
 };
@@ -21,6 +20,7 @@ use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme_tcp::serving::SessionConfig;
+use nearflash_records::record::AddressTls;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::DoorTls;

@@ -3,13 +3,13 @@
 //! Nobody else writes this key, and the node keeps its revision durably. So a store in which the key is
 //! older has gone back, whatever the store's own revision is.
 
+use nearflash_records::Seen;
+use nearflash_records::key::Key;
+use nearflash_records::record::{Record as _, Schema, SeenRecord};
+use nearflash_records::store::{Compare, Operation, Put, Txn};
 use nearflash_units::Nanos;
 
 use super::{Agent, Task};
-use crate::continuity::Seen;
-use crate::key::Key;
-use crate::record::{Record as _, Schema, SeenRecord};
-use crate::store::{Compare, Operation, Put, Txn};
 
 /// The time until a change of the store is noted as seen: the larger of these, the second for each node. Every
 /// node notes each change, and hears of every note.

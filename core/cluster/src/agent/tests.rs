@@ -1,5 +1,7 @@
 //! Agents over a store that loses answers, delays transactions, and drops what a watch reports.
 
+use nearflash_records::record::{HistoryRecord, RemovedRecord, VolumeState};
+use nearflash_records::store::{Found, ModRevision};
 use nearflash_units::ByteLen;
 use proptest::prelude::*;
 
@@ -8,8 +10,6 @@ use crate::change::{Change, Refusal};
 use crate::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
 };
-use crate::record::{HistoryRecord, RemovedRecord, VolumeState};
-use crate::store::{Found, ModRevision};
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

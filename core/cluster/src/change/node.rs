@@ -1,12 +1,12 @@
 //! Creating the cluster, registering nodes and opening slices.
 
 use crate::change::{Draft, NodeSpec, Refusal, SliceSpec, Step};
-use crate::key::{Key, ORDINAL_MAX};
-use crate::record::{
+use nearflash_records::key::{Key, ORDINAL_MAX};
+use nearflash_records::record::{
     ADDRESSES_MAX, ClusterRecord, NodeRecord, RoomRecord, RoomState, Schema, SliceRecord, TRACT_LEN,
 };
-use crate::state::ClusterState;
-use crate::store::Txn;
+use nearflash_records::state::ClusterState;
+use nearflash_records::store::Txn;
 use nearflash_units::ByteLen;
 
 /// See [`super::Change::CreateCluster`].

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use nearflash_device::DeviceId;
+use nearflash_records::key::Key;
+use nearflash_records::record::{
+    DATA_START, Door, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, Placement, RoomState, TRACT_LEN,
+};
+use nearflash_records::state::{ClusterState, Inconsistent};
 use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Extent, FreeSpace, Name};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::change::{FreeList, Refusal};
-use crate::key::Key;
-use crate::record::{
-    DATA_START, Door, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, Placement, RoomState, TRACT_LEN,
-};
-use crate::state::{ClusterState, inconsistent};
 
 /// Most mirrors of a volume.
 pub(super) const MIRRORS_MAX: usize = EXTENTS_PER_VOLUME_MAX;
@@ -322,7 +322,7 @@ fn slices(
             room.mirrors += 1;
             if room.free.reserve(extent).is_err() {
                 let key = Key::Replicas(view.key);
-                return Err(inconsistent(&key, "names space that another mirror has").into());
+                return Err(Inconsistent::of(&key, "names space that another mirror has").into());
             }
         }
     }

@@ -8,18 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nearflash_records::key::Key;
+use nearflash_records::record::{
+    InSyncRecord, Placement, RemovedRecord, ReplicaRecord, RoomRecord, RoomState, Schema,
+    VolumeRecord, VolumeState,
+};
+use nearflash_records::state::{ClusterState, MirrorView};
+use nearflash_records::store::Put;
 use uuid::Uuid;
 
 use super::place::Rooms;
 use super::volume::{change_room, drop_last_row};
 use super::{Affected, Draft, Refusal, Step};
-use crate::key::Key;
-use crate::record::{
-    InSyncRecord, Placement, RemovedRecord, ReplicaRecord, RoomRecord, RoomState, Schema,
-    VolumeRecord, VolumeState,
-};
-use crate::state::{ClusterState, MirrorView};
-use crate::store::Put;
 
 /// The consequence of a node's removal for a mirror that has a replica on it.
 enum Fate {

@@ -6,6 +6,7 @@ mod users;
 
 use std::collections::BTreeSet;
 
+use nearflash_records::record::{RemovedRecord, TRACT_LEN, VolumeRecord};
 use nearflash_units::KIB;
 use proptest::prelude::*;
 
@@ -15,7 +16,6 @@ use crate::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, node, open_slice, register,
     slice, volume,
 };
-use crate::record::{RemovedRecord, TRACT_LEN, VolumeRecord};
 
 fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
     model.carry_out(&Change::CreateVolume(spec.clone()))?;

@@ -1,11 +1,11 @@
 //! The answers to the question who uses a volume: see [`crate::users`].
 
+use nearflash_records::key::Key;
+use nearflash_records::record::{Schema, UsersRecord, VolumeState};
+use nearflash_records::state::ClusterState;
 use uuid::Uuid;
 
 use super::{Draft, Refusal, Step};
-use crate::key::Key;
-use crate::record::{Schema, UsersRecord, VolumeState};
-use crate::state::ClusterState;
 use crate::users::answers_of;
 
 /// The most answers that one transaction deletes.

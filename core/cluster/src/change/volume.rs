@@ -4,19 +4,19 @@
 //! are never deleted: a late copy of it cannot bring a removed volume back.
 
 use nearflash_device::MirrorKey;
+use nearflash_records::key::Key;
+use nearflash_records::record::{
+    InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
+    VolumeState, WIDTH_MAX, is_stripe_unit,
+};
+use nearflash_records::state::{ClusterState, MirrorView};
+use nearflash_records::store::Put;
 use nearflash_space::NAMESPACES_PER_SUBSYSTEM_MAX;
 use nearflash_units::{Blocks, ByteLen};
 use uuid::Uuid;
 
 use super::place::{Rooms, Row};
 use super::{Draft, Refusal, Step, VolumeSpec};
-use crate::key::Key;
-use crate::record::{
-    InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
-    VolumeState, WIDTH_MAX, is_stripe_unit,
-};
-use crate::state::{ClusterState, MirrorView};
-use crate::store::Put;
 
 /// The ordinal of the first primary replica.
 const FIRST: u32 = 0;

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
+use nearflash_records::record::VolumeState;
+use nearflash_records::state::ClusterState;
 use nearflash_space::Name;
 use uuid::Uuid;
 
 use super::{Level, NAMES_MAX, Part};
 use crate::compile::{MirrorLayout, SlicePlace, Tables};
-use crate::record::VolumeState;
-use crate::state::ClusterState;
 
 /// The mirrors that no node serves: the primary is on a node that is down, or waits for such a node.
 pub(super) fn unserved(state: &ClusterState, tables: &Tables) -> Option<Part> {

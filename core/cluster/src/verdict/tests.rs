@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use nearflash_device::MirrorKey;
+use nearflash_records::key::Key;
+use nearflash_records::record::{AliveRecord, MirrorRecord, Record, Schema};
+use nearflash_records::store::StoreStatus;
 use nearflash_units::ByteLen;
 
 use super::*;
 use crate::change::{Change, VolumeSpec};
 use crate::continuity::RolledBack;
-use crate::key::Key;
 use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
-use crate::record::{AliveRecord, MirrorRecord, Record, Schema};
-use crate::store::StoreStatus;
 
 fn healthy() -> StoreHealth {
     StoreHealth {

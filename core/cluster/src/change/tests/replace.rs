@@ -1,12 +1,12 @@
 //! Nodes that are removed, and the replicas that take the place of theirs.
 
 use nearflash_device::MirrorKey;
+use nearflash_records::record::{InSyncRecord, ReplicasRecord};
+use nearflash_records::state::MirrorView;
 
 use super::replicas::{any_cluster, any_volume, mirrored, more_space, rewrite};
 use super::*;
 use crate::change::Affected;
-use crate::record::{InSyncRecord, ReplicasRecord};
-use crate::state::MirrorView;
 
 fn remove(number: u16) -> Change {
     Change::RemoveNode { node: node(number), gives_up: false }
@@ -51,7 +51,7 @@ fn fail(model: &mut Model, number: u16) {
 fn heal(model: &mut Model) {
     let state = model.state();
     for view in state.mirrors().unwrap() {
-        let element = |it: &crate::record::ReplicaRecord| {
+        let element = |it: &nearflash_records::record::ReplicaRecord| {
             let slice = state.slices().get(&it.slice)?;
             let runs = state.alive().contains_key(&slice.node);
             runs.then_some(InSyncRecord { replica: it.ordinal, incarnation: slice.incarnation })
@@ -231,9 +231,9 @@ fn a_node_that_starts_again_before_its_removal_has_ended_takes_mirrors_as_before
     fail(&mut model, 3);
     let Ok(Step::Submit(first)) = remove(3).plan(&model.state(), false) else { unreachable!() };
     assert!(model.txn(&first));
-    assert_eq!(model.state().rooms()[&slice(3)].state, crate::record::RoomState::Gone);
+    assert_eq!(model.state().rooms()[&slice(3)].state, nearflash_records::record::RoomState::Gone);
     model.carry_out(&open_slice(3, ByteLen(64 * GIB), 2)).unwrap();
-    assert_eq!(model.state().rooms()[&slice(3)].state, crate::record::RoomState::In);
+    assert_eq!(model.state().rooms()[&slice(3)].state, nearflash_records::record::RoomState::In);
     let again = open_slice(3, ByteLen(64 * GIB), 2);
     assert_eq!(again.plan(&model.state(), false), Ok(Step::Done));
 }
@@ -268,17 +268,17 @@ fn a_growth_that_was_not_finished_is_undone_and_a_placement_on_the_node_ends() {
 
 /// A list of replicas with these ordinals.
 fn replicas_of(ordinals: &[u32], next_ordinal: u32) -> ReplicasRecord {
-    let replica = |ordinal: &u32| crate::record::ReplicaRecord {
+    let replica = |ordinal: &u32| nearflash_records::record::ReplicaRecord {
         ordinal: *ordinal,
         slice: slice(1),
-        start: crate::record::DATA_START,
+        start: nearflash_records::record::DATA_START,
     };
     let replicas = ordinals.iter().map(replica).collect();
     ReplicasRecord { schema: Schema, replicas, next_ordinal }
 }
 
 const PLACE: Option<(Uuid, nearflash_units::ByteOffset)> =
-    Some((Uuid::from_u128(0x777), crate::record::DATA_START));
+    Some((Uuid::from_u128(0x777), nearflash_records::record::DATA_START));
 
 #[test]
 fn ordinals_are_never_given_twice_and_run_out() {
@@ -348,12 +348,15 @@ fn of_an_addition_and_a_removal_of_one_replica_only_the_first_takes_effect() {
         let mut record = view.mirror.clone();
         record.in_sync.push(InSyncRecord { replica: back, incarnation: 1 });
         record.term += 1;
-        let compare = |key: Key| crate::store::Compare { mod_revision: state.revision(&key), key };
+        let compare = |key: Key| nearflash_records::store::Compare {
+            mod_revision: state.revision(&key),
+            key,
+        };
         let add = Txn {
             compares: vec![compare(Key::Mirror(mirror)), compare(Key::Replicas(mirror))],
-            puts: vec![crate::store::Put {
+            puts: vec![nearflash_records::store::Put {
                 key: Key::Mirror(mirror),
-                value: crate::record::Record::encode(&record),
+                value: nearflash_records::record::Record::encode(&record),
                 lease: None,
             }],
             deletes: Vec::new(),

@@ -1,11 +1,13 @@
 //! Volumes with two replicas: where they lie, and what is refused.
 
 use nearflash_device::MirrorKey;
+use nearflash_records::record::{
+    InSyncRecord, MirrorRecord, Record as _, ReplicaRecord, ReplicasRecord,
+};
+use nearflash_records::store::TXN_OPERATIONS_MAX;
 
 use super::*;
 use crate::compile::{MirrorLayout, Tables, face_name, face_uuid, part_name, part_uuid};
-use crate::record::{InSyncRecord, MirrorRecord, Record as _, ReplicaRecord, ReplicasRecord};
-use crate::store::TXN_OPERATIONS_MAX;
 
 pub(super) fn mirrored(number: u16, len: ByteLen) -> VolumeSpec {
     VolumeSpec { replicas: 2, ..volume(number, len) }
@@ -273,7 +275,7 @@ fn records_that_contradict_two_replicas_are_named() {
         let replica = |(ordinal, at): &(u32, u16)| ReplicaRecord {
             ordinal: *ordinal,
             slice: slice(*at),
-            start: crate::record::DATA_START,
+            start: nearflash_records::record::DATA_START,
         };
         let replicas = ordinals.iter().map(replica).collect();
         ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 }.encode()

@@ -1,7 +1,8 @@
 //! Questions who uses a volume, and the answers.
 
+use nearflash_records::store::TXN_OPERATIONS_MAX;
+
 use super::*;
-use crate::store::TXN_OPERATIONS_MAX;
 use crate::users::{Answers, answers, next_number};
 
 fn tell(number: u64, at: u16, users: &str) -> Change {

@@ -16,10 +16,9 @@ pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
     TRACT_LEN,
 };
-pub(crate) use volume::is_stripe_unit;
 pub use volume::{
     InSyncRecord, MirrorRecord, Placement, ReplicaRecord, ReplicasRecord, VolumeRecord,
-    VolumeState, WIDTH_MAX,
+    VolumeState, WIDTH_MAX, is_stripe_unit,
 };
 
 use serde::de::DeserializeOwned;

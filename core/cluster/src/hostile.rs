@@ -1,9 +1,10 @@
 //! States of hostile records: nothing that reads them panics, and the fault has a name.
 
+use nearflash_records::prefix;
+use nearflash_records::state::ClusterState;
 use nearflash_units::{Blocks, ByteLen, Nanos};
 use proptest::prelude::*;
 
-use super::*;
 use crate::agent::{Agent, AgentConfig};
 use crate::change::{Change, VolumeSpec};
 use crate::compile::compile;
@@ -60,7 +61,7 @@ fn the_newest_value_of_a_key_counts_however_often_events_come() {
 #[test]
 fn a_key_that_is_not_ours_is_reported_by_name_until_it_is_gone() {
     let mut model = served();
-    let path = format!("{}shoe/size", crate::prefix(CLUSTER));
+    let path = format!("{}shoe/size", prefix(CLUSTER));
     model.write(vec![(path.clone(), Some(b"43".to_vec()))]);
     let mut state = model.state();
     assert!(state.damaged().next().unwrap().to_string().contains("shoe/size"));

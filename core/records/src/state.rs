@@ -73,6 +73,13 @@ pub struct MirrorView<'a> {
     pub places_revision: ModRevision,
 }
 
+impl Inconsistent {
+    /// The error that a record has this fault.
+    pub fn of(key: &Key, reason: &str) -> Self {
+        Self { key: key.to_string().into(), reason: reason.into() }
+    }
+}
+
 impl ClusterState {
     /// The state of a store in which nothing has been seen yet.
     pub fn new(cluster: Uuid) -> Self {
@@ -128,12 +135,12 @@ impl ClusterState {
     }
 
     /// Whether these keys and their revisions are those that are known.
-    pub(crate) fn agrees(&self, found: &BTreeMap<Key, ModRevision>) -> bool {
+    pub fn agrees(&self, found: &BTreeMap<Key, ModRevision>) -> bool {
         *found == self.revisions
     }
 
     /// The known keys, with the revisions of their last changes.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Key, ModRevision)> {
+    pub fn keys(&self) -> impl Iterator<Item = (&Key, ModRevision)> {
         self.revisions.iter().map(|(key, revision)| (key, *revision))
     }
 
@@ -213,7 +220,7 @@ impl ClusterState {
     /// When it is.
     pub fn check(&self, key: &Key) -> Result<(), Inconsistent> {
         match self.damaged.get(&key.path(self.uuid)) {
-            Some(damage) => Err(inconsistent(key, &damage.reason)),
+            Some(damage) => Err(Inconsistent::of(key, &damage.reason)),
             None => Ok(()),
         }
     }
@@ -270,23 +277,23 @@ impl ClusterState {
     }
 
     /// The answers of nodes to the last questions who uses which volume, by volume and node.
-    pub(crate) fn users(&self) -> &BTreeMap<(Uuid, Uuid), UsersRecord> {
+    pub fn users(&self) -> &BTreeMap<(Uuid, Uuid), UsersRecord> {
         &self.users
     }
 
     /// The node of a slice.
-    pub(crate) fn node_of(&self, slice: &Uuid) -> Option<Uuid> {
+    pub fn node_of(&self, slice: &Uuid) -> Option<Uuid> {
         self.slices.get(slice).map(|it| it.node)
     }
 
     /// The mirrors of a volume.
-    pub(crate) fn mirrors_of(&self, volume: Uuid) -> impl Iterator<Item = MirrorKey> {
+    pub fn mirrors_of(&self, volume: Uuid) -> impl Iterator<Item = MirrorKey> {
         let of = |number| MirrorKey { volume, number };
         self.replicas.range(of(0)..=of(u32::MAX)).map(|(key, _)| *key)
     }
 
     /// The slices with replicas of a mirror.
-    pub(crate) fn slices_under(&self, mirror: MirrorKey) -> impl Iterator<Item = Uuid> {
+    pub fn slices_under(&self, mirror: MirrorKey) -> impl Iterator<Item = Uuid> {
         let replicas = self.replicas.get(&mirror).into_iter().flat_map(|it| &it.0.replicas);
         replicas.map(|it| it.slice)
     }
@@ -307,7 +314,7 @@ impl ClusterState {
             let mirrors = mirrors?;
             match mirrors.iter().find(|it| it.mirror.len != mirrors[0].mirror.len) {
                 Some(odd) => {
-                    Err(inconsistent(&Key::Mirror(odd.key), "has another length than its row"))
+                    Err(Inconsistent::of(&Key::Mirror(odd.key), "has another length than its row"))
                 }
                 None => Ok(mirrors),
             }
@@ -316,7 +323,8 @@ impl ClusterState {
     }
 
     fn mirror(&self, key: MirrorKey) -> Result<MirrorView<'_>, Inconsistent> {
-        let missing = |key: Key| self.check(&key).err().unwrap_or(inconsistent(&key, "is missing"));
+        let missing =
+            |key: Key| self.check(&key).err().unwrap_or(Inconsistent::of(&key, "is missing"));
         let mirror = self.mirrors.get(&key).ok_or_else(|| missing(Key::Mirror(key)))?;
         let (mirror, revision) = (&mirror.0, mirror.1);
         let replicas = self.replicas.get(&key).ok_or_else(|| missing(Key::Replicas(key)))?;
@@ -359,8 +367,11 @@ impl ClusterState {
 
 impl MirrorView<'_> {
     /// Checks that every element of `in_sync` names a replica, and each another one.
-    pub(crate) fn check_in_sync(&self) -> Result<(), Inconsistent> {
-        let fault = |reason| Err(inconsistent(&Key::Mirror(self.key), reason));
+    ///
+    /// # Errors
+    /// When one does not.
+    pub fn check_in_sync(&self) -> Result<(), Inconsistent> {
+        let fault = |reason| Err(Inconsistent::of(&Key::Mirror(self.key), reason));
         let mut ordinals: Vec<u32> = self.mirror.in_sync.iter().map(|it| it.replica).collect();
         ordinals.sort_unstable();
         let is_replica = |it: &u32| self.replicas.replicas.iter().any(|one| one.ordinal == *it);
@@ -373,11 +384,3 @@ impl MirrorView<'_> {
         Ok(())
     }
 }
-
-/// The error that a record has this fault.
-pub(crate) fn inconsistent(key: &Key, reason: &str) -> Inconsistent {
-    Inconsistent { key: key.to_string().into(), reason: reason.into() }
-}
-
-#[cfg(test)]
-mod tests;

@@ -6,10 +6,20 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::continuity::Seen;
 use crate::record::{HistoryRecord, VolumeRecord, VolumeState};
 use crate::state::ClusterState;
 use crate::store::StoreId;
+
+/// What a node has seen of the store, as it keeps it durably.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Seen {
+    /// The store.
+    pub store: StoreId,
+    /// The revision at which the node wrote its key `seen` last.
+    pub revision: u64,
+    /// The history; `None` before a store has this record.
+    pub history: Option<HistoryRecord>,
+}
 
 /// The newest state of the store that the node has seen, with the volumes of that time.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

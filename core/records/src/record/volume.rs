@@ -149,7 +149,7 @@ impl ReplicasRecord {
 
     /// The same with those replicas alone that stay, and with a new one if there is a place for it. The
     /// ordinals of those that are gone are not given again.
-    pub(crate) fn replaced(
+    pub fn replaced(
         &self,
         stays: impl Fn(&ReplicaRecord) -> bool,
         place: Option<(Uuid, ByteOffset)>,
@@ -226,7 +226,7 @@ impl VolumeRecord {
 }
 
 /// Whether this is a stripe unit: a power of two from 4 KiB to 1 MiB.
-pub(crate) fn is_stripe_unit(len: ByteLen) -> bool {
+pub fn is_stripe_unit(len: ByteLen) -> bool {
     len.0.is_power_of_two() && (4 * KIB..=MIB).contains(&len.0)
 }
 
