@@ -61,7 +61,7 @@ fn check_superblock(fields: &[u8]) {
     }
     let first = Superblock::decode(&bytes);
     bytes[..8].copy_from_slice(b"nrslice\x1a");
-    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
     bytes[12..16].fill(0);
     let checksum = crc32c::crc32c(&bytes);
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
