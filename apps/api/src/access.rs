@@ -24,9 +24,9 @@ pub struct CredentialInfo {
 pub struct GrantInfo {
     /// Its number, which is never reused.
     pub number: u64,
-    /// The credential that has it; empty if `seal` is true.
+    /// The credential that holds this grant; empty if `seal` is true.
     pub credential: String,
-    /// Whether everyone with its seal has it.
+    /// Whether its seal gives the grant to everyone who has the seal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub seal: bool,
     /// The volume.

@@ -81,7 +81,7 @@ pub fn ask_within<C: Call>(
     exchange_call::<C>(data_dir, Conditional::from(call), timeout)
 }
 
-/// Sends a call that was decided on this generation of the node's recorded state, as `status` has it.
+/// Sends a call that was decided on this generation of the node's recorded state, which `status` shows.
 ///
 /// # Errors
 /// The same, and when the node has another generation ([`ErrorCode::GenerationDiffers`]).

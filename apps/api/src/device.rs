@@ -90,7 +90,7 @@ impl DeviceInfo {
         }
     }
 
-    /// What is wrong with its contents and its file, each in one line with the remedy.
+    /// The faults of its contents and its file, each in one line with the remedy.
     pub fn faults(&self) -> Vec<(Level, String)> {
         let name = &self.name;
         let truncated = self.truncated.then(|| {
@@ -114,7 +114,7 @@ impl DeviceInfo {
 }
 
 impl BackingInfo {
-    /// What is wrong with it, for the device of this name.
+    /// The fault of the device of this name.
     pub fn fault(&self, name: &str) -> Option<(Level, String)> {
         // Rounded down, for people.
         let mib = |bytes: u64| ByteLen(bytes >> 20 << 20);

@@ -13,13 +13,13 @@ pub enum RefusalReason {
     Abandoned,
     /// Its credential, key or token has expired.
     Expired,
-    /// What it sent does not follow the protocol.
+    /// Its bytes do not follow the protocol.
     Invalid,
     /// All places are taken.
     Limit,
     /// It may not come in here, or not to what it asks for.
     NotAdmitted,
-    /// What it asks for does not exist.
+    /// It asks for a resource that does not exist.
     NotFound,
     /// It did not prove that it is who it says.
     NotProved,

@@ -109,7 +109,7 @@ pub struct VolumeShow {
 pub struct VolumeDetail {
     /// The volume.
     pub volume: VolumeInfo,
-    /// Its layout in the cluster; absent if a device of the node has it.
+    /// Its layout in the cluster; absent for a volume on a device of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<VolumeLayout>,
 }

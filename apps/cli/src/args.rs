@@ -837,9 +837,9 @@ pub(crate) struct PskArgs {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostSubcommand {
-    /// Add the keys of a host, which must authenticate, or use TLS, from then on; if it is connected without, it
-    /// is disconnected. Without --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once. An iSCSI initiator
-    /// has no keys here, but CHAP (see 'nearflash chap'): it needs --volume
+    /// Add the keys of a host. The host must authenticate, or use TLS, from then on, and a connection without is
+    /// ended. By default, the node generates a key for DH-HMAC-CHAP and shows it once. An iSCSI initiator has a
+    /// CHAP account instead of keys ('nearflash chap'); for it, name its volumes with --volume
     #[command(alias = "create")]
     Add {
         /// The host's NQN, or an iSCSI initiator's name

@@ -50,7 +50,7 @@ Options:
 {options}{after-help}
 ";
 
-/// What follows the options, also in the manual page.
+/// The text behind the options, also in the manual page.
 pub(crate) const NOTES: &str = "\
 Commands for a node take --data-dir DIR, also before the command. Without it, the variable
 NEARFLASH_DATA_DIR names the node's data directory, and otherwise it is /var/lib/nearflash for root,

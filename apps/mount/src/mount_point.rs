@@ -33,7 +33,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// What tells this mount from others. The number of its device alone does not: the kernel gives it to
+    /// The identity of this mount. The number of its device alone does not: the kernel gives it to
     /// another mount as soon as this one is removed from the tree, while its process may still wait for its node.
     pub(crate) fn identity(&self) -> String {
         let mut hasher = DefaultHasher::new();

@@ -167,7 +167,7 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// What a listener on every IPv6 address accepts.
+/// The protocols that a listener on every IPv6 address accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Accepts {
     /// IPv4, too.

@@ -6,7 +6,7 @@
 //! durable from time to time.
 //!
 //! Only the owner writes the blocks of these volumes: the sessions of the cores see to that. So the owner
-//! takes a volume at once, whoever had it before.
+//! takes a volume at once, even from another owner.
 
 mod volume;
 

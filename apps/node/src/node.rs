@@ -121,7 +121,7 @@ pub(crate) struct Node {
     /// The same moment as a time of day.
     ready_at: UnixTime,
     health: Health,
-    /// What was found of devices that are files.
+    /// The state of devices that are files.
     backings: Backings,
 }
 
@@ -272,7 +272,7 @@ impl Node {
         })
     }
 
-    /// What the operator should do after a removal: the next start refuses a start line that has the volume.
+    /// The advice for the operator after a removal: the next start refuses a start line that has the volume.
     fn note_of_removal(&self, name: &str) -> Option<String> {
         let is_named = self.configured.iter().any(|configured| configured.as_str() == name);
         is_named.then(|| {

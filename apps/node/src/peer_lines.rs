@@ -111,7 +111,7 @@ impl Kind {
     }
 }
 
-/// What lines are about: those of one topic from one source are alike.
+/// The topic of lines: those of one topic from one source are alike.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Topic {
     pub(crate) kind: Kind,

@@ -74,7 +74,7 @@ pub struct RefusedCaller<'a> {
     pub peer: Peer,
     /// Its token's name; empty without a valid token.
     pub who: &'a str,
-    /// What it asked for; empty if that is not known.
+    /// The resource of the request; empty if that is not known.
     pub what: &'a str,
     /// The reason.
     pub reason: RefusalReason,

@@ -311,7 +311,7 @@ impl Door {
     }
 }
 
-/// What holds for every request: its `Host` is valid, and a connection whose caller is not known ends with the
+/// The rules for every request: its `Host` is valid, and a connection whose caller is not known ends with the
 /// response.
 async fn checked(Extension(seat): Extension<Arc<Seat>>, request: Request, next: Next) -> Response {
     let mut response = match host::check(request.version(), request.headers()) {

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::iovec::{IoVec, checked, len_of, slices};
 use crate::queue_pair::{NearflashQueuePair, with};
 
-/// Posts with a buffer, which the queue pair takes; after an error the caller still has it.
+/// Posts with a buffer, which the queue pair takes; after an error the caller keeps it.
 ///
 /// # Safety
 /// The pointers meet the requirements of the header's functions that post with a buffer.

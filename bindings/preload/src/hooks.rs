@@ -1,4 +1,4 @@
-//! The functions that this library has in place of the C library's.
+//! The functions of the C library that this library replaces.
 //!
 //! Programs call `pread` with 64-bit offsets as `pread64`, and both are here. Functions without an offset
 //! are not: a position may be shared with other processes, and cannot be used and advanced at once.

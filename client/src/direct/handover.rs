@@ -9,7 +9,7 @@
 //! | 8..10 | bearer_len | b, the length of the bearer; 0 if the node admits anonymous clients |
 //! | 10..12 | reserved | 0 |
 //! | 12..12 + p | place | the node's URL, without a volume |
-//! | then s bytes | seal | as OPEN_SEALED has it; docs/direct-protocol.md |
+//! | then s bytes | seal | the form of OPEN_SEALED; docs/direct-protocol.md |
 //! | then b bytes | bearer | its secret, and its name; docs/direct-protocol.md |
 //! | up to 1024 | reserved | 0 |
 //!

@@ -44,7 +44,7 @@ impl SealKey {
         self.granted.key.bearer(self.seconds() + span.as_secs().min(wire::BEARER_GOOD_MAX))
     }
 
-    /// Mints a seal. It can be sent to whoever is to use the object: [`Seal::encode`].
+    /// Mints a seal. It can be sent to any process that is to use the object: [`Seal::encode`].
     ///
     /// # Errors
     /// When the terms are not those of any seal.

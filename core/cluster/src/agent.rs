@@ -59,7 +59,7 @@ const ALIVE_EVERY: Nanos = Nanos(1_500_000_000);
 /// The most revisions of a watch that wait until they count. After more, everything is read.
 const HELD_MAX: usize = 10_000;
 
-/// Most changes that wait.
+/// The maximum number of waiting changes.
 pub const CHANGES_MAX: usize = 64;
 
 /// The settings of an agent.
@@ -74,11 +74,11 @@ pub struct AgentConfig {
     pub run: Option<u64>,
     /// The number of endpoints, at least 1.
     pub endpoints: usize,
-    /// What an earlier process of the node has seen of the store.
+    /// The state of the store that an earlier process of the node has seen.
     pub seen: Option<Seen>,
 }
 
-/// What the agent does by itself, at a time.
+/// A periodic task of the agent.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Task {
     /// Reads everything.
@@ -140,7 +140,7 @@ pub struct Agent {
     answered_by: Option<StoreId>,
     /// The store that was read.
     store: Option<StoreId>,
-    /// What was last noted as seen, by this process or an earlier one.
+    /// The state that this process or an earlier one noted last as seen.
     seen: Option<Seen>,
     /// Whether this process notes what it sees.
     notes_seen: bool,
@@ -158,7 +158,7 @@ pub struct Agent {
     reads_begun: u64,
     reads_ended: u64,
     watch: Option<RequestId>,
-    /// What the watch has reported, until a read that began after it has shown that the store goes on.
+    /// The reports of the watch, until a read that began after it has shown that the store goes on.
     held: Option<Vec<(u64, Vec<Found>)>>,
     /// The endpoint of the last watch. When a watch is cut, another one is asked.
     watched_at: usize,
@@ -463,7 +463,7 @@ impl Agent {
         self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }))
     }
 
-    /// What is known, for a comparison with what is read.
+    /// The known state, for a comparison with what is read.
     fn known(&self) -> Known<'_> {
         Known {
             state: &self.state,
@@ -474,7 +474,7 @@ impl Agent {
         }
     }
 
-    /// An answer of another store than the one that was read is none.
+    /// An answer of another store than the one that was read does not count.
     fn answer_of(&mut self, now: Nanos, store: Option<StoreId>, answer: Answer) -> Answer {
         match (self.store, store) {
             (Some(known), Some(found)) if known != found => {

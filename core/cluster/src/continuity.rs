@@ -57,7 +57,7 @@ pub enum RolledBack {
 /// How a store goes on from what is known of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Onward {
-    /// It has all of it.
+    /// It has everything that is known.
     Whole,
     /// It was restored, and an operator has accepted that.
     Accepted,
@@ -89,7 +89,7 @@ pub(crate) struct Content {
     pub(crate) history: Option<HistoryRecord>,
 }
 
-/// What is known when something new is read.
+/// The known state when something new is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
     pub(crate) state: &'a ClusterState,

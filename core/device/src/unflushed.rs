@@ -7,7 +7,7 @@
 //! volume of another node, it is the number of that node's start. Of a mirror, it is the term since which no
 //! answered write was lost, so a higher number is a later start.
 //!
-//! Invariant: a loss is a failure of the device before any core goes by the new start. So a flush that
+//! Invariant: a loss is a failure of the device before any core applies the new start. So a flush that
 //! is sent after the loss ends when the failure is known.
 
 use std::sync::atomic::{AtomicU64, Ordering};

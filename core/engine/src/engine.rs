@@ -121,7 +121,7 @@ impl Engine {
     ///
     /// # Panics
     /// When the pool is too short to leave a free buffer of [`Pool::LEN_MAX`]. A transfer of that length would
-    /// wait for ever.
+    /// wait forever.
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
         let edges_len = edges_len(&config.devices);

@@ -5,7 +5,7 @@
 //! takes operations on mirrors, and gives operations on local devices and on *remote* ones, which stand
 //! for the replica, or for the mirror, on another node.
 //!
-//! [`Mirrors`] is the part of one core. It goes by a table, which [`membership`] makes with the other nodes. Its
+//! [`Mirrors`] is the part of one core. It follows a table, which [`membership`] makes with the other nodes. Its
 //! driver refuses a forwarded operation unless [`Mirrors::role`] is primary in the term of its [`Tag`], and
 //! hands in every result whose `io` number is [`OPERATIONS`] or more. [`Heartbeats`] tell the membership whether
 //! all cores turn.

@@ -181,7 +181,7 @@ impl<T: Copy> RangeLocks<T> {
         at
     }
 
-    /// Removes a node from a tree that has it. Returns the root.
+    /// Removes a node from the tree that contains it. Returns the root.
     fn remove(&mut self, at: u32, old: u32) -> u32 {
         assert_ne!(at, NONE, "a lock is given back once");
         let Node { left, right, .. } = self.nodes[index(at)];

@@ -108,7 +108,7 @@ pub struct MirrorConfig {
     pub places: i64,
     /// Its membership.
     pub known: Known,
-    /// What the slice of this node's replica knew of it when the process started.
+    /// The note of the mirror on this node's slice when the process started.
     pub note: Option<Note>,
 }
 
@@ -387,7 +387,7 @@ impl Membership {
         self.step_all();
     }
 
-    /// Every core goes by the publication of this number.
+    /// Every core applies the publication of this number.
     pub fn handle_shown(&mut self, number: u64) {
         self.shown = self.shown.max(number);
         self.step_all();

@@ -359,7 +359,7 @@ impl Mirrors {
         self.tell_granted();
     }
 
-    /// Replaces the table. Operations under way go by it from now on.
+    /// Replaces the table. Operations under way follow it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         let before = std::mem::replace(&mut self.table, table);
         self.leave_faces(&before);

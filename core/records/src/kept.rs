@@ -1,4 +1,4 @@
-//! What a node keeps of its cluster's store in its own catalog: the newest state that it has seen. So a store that
+//! The newest state of the cluster's store that a node has seen, which it keeps in its own catalog. So a store that
 //! has gone back is known after a restart, too.
 //!
 //! The names and meanings of these fields are permanent; a field that a later version adds has a default.
@@ -10,7 +10,7 @@ use crate::record::{HistoryRecord, VolumeRecord, VolumeState};
 use crate::state::ClusterState;
 use crate::store::StoreId;
 
-/// What a node has seen of the store, as it keeps it durably.
+/// The state of the store that a node has seen, which it keeps durably.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seen {
     /// The store.
@@ -62,7 +62,7 @@ impl SeenRecord {
         }
     }
 
-    /// What was seen, if it is of this cluster.
+    /// The state that was seen, if it is of this cluster.
     pub fn seen(&self, cluster: Uuid) -> Option<Seen> {
         let Self { store, revision, history, .. } = *self;
         let seen = Seen { store: StoreId(store), revision, history };

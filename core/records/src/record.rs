@@ -118,7 +118,7 @@ pub trait Record: Serialize + DeserializeOwned {
     }
 }
 
-/// The value of the keys that make a name, an ordinal or a namespace id unique: who has it.
+/// The value of the keys that make a name, an ordinal or a namespace id unique: its holder.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnerRecord {

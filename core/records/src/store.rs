@@ -95,7 +95,7 @@ pub enum Operation {
         revision: u64,
         /// Whether the values are left out.
         keys_only: bool,
-        /// Most keys to answer with.
+        /// The maximum number of keys in an answer.
         limit: usize,
     },
     /// Carries out a transaction.

@@ -39,12 +39,12 @@ struct Mark {
     upto: u64,
 }
 
-/// What is known of the arrival of one connection's input: of bytes, or of entries of its ring.
+/// The known times of arrival of one connection's input: of bytes, or of entries of its ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrivals {
-    /// What is unread came after this time.
+    /// Unread input came after this time.
     unread: Nanos,
-    /// What was taken last came after this time.
+    /// The input that was taken last came after this time.
     taken: Nanos,
     count: u64,
     mark: Option<Mark>,
@@ -99,7 +99,7 @@ impl Arrivals {
     }
 }
 
-/// What the system has said about a peer.
+/// The system's answers about a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil {
     asked_at: Nanos,

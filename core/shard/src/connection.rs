@@ -120,7 +120,7 @@ pub struct Connection {
     pub(crate) ring_arrivals: Arrivals,
     /// The time after which the input that was taken last has come.
     pub(crate) came_since: Nanos,
-    /// What the system has said about its peer.
+    /// The system's answers about its peer.
     pub(crate) vigil: Vigil,
     /// Since when its socket has been watched for input.
     watched_at: Option<Nanos>,

@@ -135,7 +135,7 @@ pub enum LinkError {
     },
 }
 
-/// What is known of an operation apart from its request.
+/// The facts about an operation apart from its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnFace {
     /// The connection that it is for; `None` for operations on replicas, whose range is locked.

@@ -1,4 +1,4 @@
-//! Identities that peers prove by TLS, and the failures of connections with TLS, in every protocol that has it.
+//! Identities that peers prove by TLS, and the failures of connections with TLS, in every protocol with TLS.
 
 use std::fmt;
 

@@ -85,7 +85,7 @@ pub enum Interest {
     End,
 }
 
-/// What the system knows of the other end of a connection.
+/// The system's knowledge of the other end of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PeerState {
     /// It has closed or reset the connection. Bytes from before may not have been received yet.

@@ -47,7 +47,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// The operations that this node carries out. A write of a part of a block, which it can forward, is none
+    /// The operations that this node carries out. A write of a part of a block, which it can forward, is not one
     /// that hosts see.
     pub const fn support(self) -> Support {
         match self {

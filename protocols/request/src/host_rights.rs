@@ -1,5 +1,5 @@
 //! The rule for the volumes that hosts use. The doors of NVMe/TCP and iSCSI both ask it, so that a host
-//! sees the same volumes whichever door it takes. Direct clients have grants instead.
+//! sees the same volumes through any protocol. Direct clients have grants instead.
 //!
 //! An immutable value that the control side compiles and replaces as a whole. A host is known by the name
 //! that it sends: its NQN, or its iSCSI name in lower case. These never coincide. This module does not know

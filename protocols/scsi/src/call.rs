@@ -60,7 +60,7 @@ pub(crate) struct Command {
     pub(crate) needs: Needs,
 }
 
-/// What a unit must have so that it supports a command.
+/// The property that a unit must have so that it supports a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Needs {
     /// Every unit supports it.

@@ -22,7 +22,7 @@ use scope::{Found, Use};
 /// A connection of a client, by a number that its caller never uses again.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ConnectionId {
-    /// The core that has it.
+    /// The core of its connection.
     pub core: u16,
     /// Its number there.
     pub number: u64,

@@ -1,4 +1,4 @@
-//! Changing the files of a volume by paths, whoever owns them: the node, or else this process.
+//! Changing the files of a volume by paths. Their owner is the node, or else this process.
 
 use std::io::Read;
 

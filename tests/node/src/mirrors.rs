@@ -16,7 +16,7 @@ use crate::{eventually, nearflash};
 /// The length of the pieces in which replicas are compared.
 const PIECE: usize = 1 << 20;
 
-/// A replica, as `volume show` has it.
+/// A replica, as `volume show` prints it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Replica {
     /// The number of its node.
@@ -29,7 +29,7 @@ pub struct Replica {
     pub is_in_sync: bool,
 }
 
-/// A mirror, as `volume show` has it.
+/// A mirror, as `volume show` prints it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mirror {
     /// Its term.

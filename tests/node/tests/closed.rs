@@ -1,4 +1,4 @@
-//! What has been closed stays closed: the removal of the last key of a protocol, of the keys of a host or of the
+//! A protocol that was closed stays closed: the removal of the last key of a protocol, of the keys of a host or of the
 //! last list lets nobody in, also after a restart. Only the start of the node opens it again.
 
 use nearflash::Error;

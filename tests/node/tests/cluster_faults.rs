@@ -214,7 +214,7 @@ fn an_etcd_that_was_restored_from_an_older_snapshot_is_not_believed_until_it_is_
     create(&first, "more", "spread");
 }
 
-/// What a start says that is refused.
+/// The message of a start that is refused.
 fn refused_start(machine: &Machine, name: &str) -> String {
     let slice = format!("flash=file:{}", machine.place.text("slice.img"));
     let data_dir = machine.place.data_dir();

@@ -1,4 +1,4 @@
-//! What is in use is not destroyed unasked: volumes with clients of the direct protocol, of NVMe and of
+//! Data in use is not destroyed unasked: volumes with clients of the direct protocol, of NVMe and of
 //! iSCSI; volumes that hold files; and what is not a file on this machine.
 #![allow(clippy::unwrap_used)] // a failed test says where
 

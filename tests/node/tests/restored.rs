@@ -1,4 +1,4 @@
-//! What was restored from a copy: a slice while its node was down, and etcd while all nodes were down. The
+//! Restoring from a copy: a slice while its node was down, and etcd while all nodes were down. The
 //! newest bytes win, or nothing is served.
 #![allow(clippy::unwrap_used)] // a failed test says where
 

@@ -17,7 +17,7 @@ use crate::device::{Device, Kind};
 /// The unit of `st_blocks`, whatever the block size of the file system.
 const STAT_BLOCK: u64 = 512;
 
-/// What all cores know of the file.
+/// The knowledge of all cores about the file.
 #[derive(Debug)]
 pub(crate) struct FileState {
     /// The shortest length of the file that was seen; no length before.

@@ -83,7 +83,7 @@ pub fn open_slice(
     Ok(SliceCandidate { candidate, found, uuid, cluster, node })
 }
 
-/// What the slice knows of its mirrors.
+/// The slice's notes of its mirrors.
 fn read_notes(file: &OpenFile, name: &Name, slice: Uuid) -> Result<Notes, OpenError> {
     let bytes = file.read(NOTES_START, NOTES_LEN).map_err(|source| OpenError::Io {
         name: name.clone(),
@@ -135,7 +135,7 @@ impl SliceCandidate {
         self.found.as_ref().map(|found| &found.superblock)
     }
 
-    /// What it knows of its mirrors; `None` for a new slice.
+    /// Its notes of its mirrors; `None` for a new slice.
     pub fn notes(&self) -> Option<&Notes> {
         self.found.as_ref().map(|found| &found.notes)
     }
@@ -187,7 +187,7 @@ impl HeldSlice {
         self.found.as_ref().map(|found| &found.superblock)
     }
 
-    /// What it knows of its mirrors; `None` for a new slice.
+    /// Its notes of its mirrors; `None` for a new slice.
     pub fn notes(&self) -> Option<&Notes> {
         self.found.as_ref().map(|found| &found.notes)
     }
@@ -275,7 +275,7 @@ impl Slice {
         self.superblock().power_incarnation
     }
 
-    /// What it knows of its mirrors.
+    /// Its notes of its mirrors.
     pub fn notes(&self) -> &Arc<SliceNotes> {
         &self.notes
     }

@@ -1,4 +1,4 @@
-//! What a slice knows of its mirrors, while the slice is in use.
+//! The notes of a slice about its mirrors, while the slice is in use.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -43,8 +43,8 @@ const COMPLETIONS_MAX: u32 = 4096;
 /// The most completions of one turn, which bounds its duration.
 const COMPLETIONS_PER_TURN_MAX: usize = 512;
 
-/// The longest sleep. A core that has not turned for longer than a few of these hangs, and the membership of
-/// mirrors goes by that.
+/// The longest sleep. A core that has not turned for longer than a few of these hangs: the membership of
+/// mirrors relies on that.
 const SLEEP_MAX: Nanos = Nanos::from_secs(1);
 
 /// The maximum number of messages of one turn.
@@ -106,7 +106,7 @@ pub struct ReactorConfig {
     pub spin_max: Nanos,
     /// Takes the notices to log.
     pub notices: NoticeSink,
-    /// TLS for the listeners that have it, shared by all cores; `None` if no listener has it.
+    /// TLS for the listeners that use it, shared by all cores; `None` if no listener does.
     pub tls: Option<Arc<Tls>>,
 }
 

@@ -19,7 +19,7 @@ use crate::tls::Tls;
 /// wait meanwhile.
 const HANDSHAKES_PER_TURN_MAX: usize = 1;
 
-/// What a receive that brings less than there is room for shows of its socket.
+/// The state of a socket after a receive that brought less than there was room for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Drains {
     /// Nothing waits any more.
@@ -106,7 +106,7 @@ impl SecuredTable {
         self.get(socket)?.identity()
     }
 
-    /// What a receive shows of a socket.
+    /// The state of a socket after a receive.
     #[inline]
     pub(crate) fn drains(&self, socket: SocketId) -> Drains {
         if self.len == 0 {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::geometry::{CLIENT_PROCESSOR_AT, NODE_PROCESSOR_AT};
 use crate::memory::Memory;
 
-/// A processor, as the header page has it: its number plus one, or 0 for an unknown one.
+/// A processor in the header page: its number plus one, or 0 for an unknown one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Processor(u32);
 
@@ -36,7 +36,7 @@ impl Processor {
 /// The client's part: states the processor of the calling thread.
 #[derive(Debug, Default)]
 pub(crate) struct ClientProcessor {
-    /// What the header page has.
+    /// The processor in the header page.
     stated: Processor,
 }
 

@@ -4,7 +4,7 @@
 //! resident memory, and thousands of relocations. It does not start at all where OpenSSL is missing.
 //!
 //! The declarations are those of OpenSSL's headers since 1.1.1. Macros of the headers are functions here.
-//! [`load`] must succeed before any of the other functions is called: whoever has a context has called it.
+//! [`load`] must succeed before any of the other functions is called: a context exists only after that call.
 #![allow(non_snake_case, clippy::upper_case_acronyms, reason = "the names of the library")]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void};

@@ -37,7 +37,7 @@ const FILL: (ByteLen, u32) = (ByteLen(128 * KIB), 8);
 /// The volumes, and the nodes that serve them.
 #[derive(Clone, Debug)]
 pub struct MirrorTargets {
-    /// A volume with one replica, at the node that has it.
+    /// A volume with one replica, at the node of the replica.
     pub single: Url,
     /// A volume with two replicas, at the node of the primaries.
     pub mirrored: Url,

@@ -58,7 +58,7 @@ pub(crate) struct ApplyArgs {
 /// The reason why a plan is not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyFailure {
-    /// The plan destroys data, and may not.
+    /// The plan would destroy data, and --destroy is missing.
     #[error(
         "this would destroy data of {volumes}: add --destroy to permit it; nothing was changed"
     )]

@@ -108,7 +108,7 @@ pub(crate) struct Grant {
 pub(crate) struct Terms {
     pub(crate) credential: String,
     pub(crate) volume: String,
-    /// A range or a path, as the command line has it.
+    /// A range or a path, in the form of the command line.
     pub(crate) place: String,
     pub(crate) rights: String,
 }

@@ -225,7 +225,7 @@ pub(crate) fn hosts(answer: &KeyedHosts) -> String {
     rendered(&table) + &hosts.iter().map(previous_keys).collect::<String>() + &others(answer)
 }
 
-/// What holds for the hosts that are not in the table.
+/// The rule for the hosts that are not in the table.
 fn others(answer: &KeyedHosts) -> String {
     let removed = |nqn: &String| {
         format!("host '{nqn}': its keys were removed, and it does not enter without keys\n")

@@ -126,7 +126,7 @@ fn cache(device: &DeviceInfo) -> &'static str {
     if device.volatile_cache { "volatile" } else { "none" }
 }
 
-/// What is wrong with the devices, and the wear of the models.
+/// The faults of the devices, and the wear of the models.
 fn conditions(devices: &[DeviceInfo]) -> String {
     let faults = devices.iter().flat_map(DeviceInfo::faults).map(|(_, fault)| fault + "\n");
     let worn = devices.iter().map(wear::of);

@@ -83,7 +83,7 @@ pub(crate) fn text(path: &Path) -> &str {
 /// A command whose user is at a terminal.
 pub(crate) struct AtTerminal {
     child: Child,
-    /// The terminal as the command has it.
+    /// The command's end of the terminal.
     slave: File,
     lines: BufReader<File>,
 }

@@ -25,7 +25,7 @@ use crate::config::Anonymous;
 use crate::records::Records;
 use crate::tokens::{Token, Tokens};
 
-/// What the node has had at least once. Since then, it is closed to those who have none.
+/// The kinds of keys that the node has had at least once. Since then, it is closed to peers without one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HasHad {
     pub(super) credential: bool,

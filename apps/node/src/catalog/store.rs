@@ -87,7 +87,7 @@ pub(super) fn create(path: &Path) -> Result<Database, redb::Error> {
     open(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
 }
 
-/// What a file is, by its start.
+/// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Empty,

@@ -242,7 +242,7 @@ fn by_ref<'a, T>(records: &'a BTreeMap<&'a str, T>) -> BTreeMap<&'a str, &'a T> 
     records.iter().map(|(key, record)| (*key, record)).collect()
 }
 
-/// What the node has had at least once, by the key of the fact.
+/// The kinds of keys that the node has had at least once, by the key of the fact.
 fn has_had(records: &Records) -> [(&'static str, bool); 3] {
     [
         (HAD_CREDENTIAL, records.grants.has_had_credential()),

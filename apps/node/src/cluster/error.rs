@@ -298,7 +298,7 @@ pub enum ClusterError {
     /// A change is not possible.
     #[error(transparent)]
     Refused(#[from] nearflash_cluster::Refusal),
-    /// What this machine's node has kept cannot be read.
+    /// The kept state of this machine's node cannot be read.
     #[error("{0}")]
     Kept(Box<dyn std::error::Error + Send + Sync>),
     /// Others change the cluster all the time.

@@ -20,7 +20,7 @@ pub(super) const ENDPOINTS_MAX: usize = 16;
 /// The maximum length of a prefix.
 const PREFIX_LEN_MAX: usize = 200;
 
-/// An etcd that exists already, as `--etcd` has it.
+/// An etcd that exists already: the value of `--etcd`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EtcdUrl {
     /// Its addresses.

@@ -1,6 +1,6 @@
 //! The thread `cluster`: it follows the cluster's store, and carries out changes in it.
 //!
-//! The agent ([`nearflash_cluster::Agent`]) decides what is asked; this thread asks. It does nothing
+//! The agent ([`nearflash_cluster::Agent`]) decides on the requests; this thread sends them. It does nothing
 //! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
 
 use std::collections::BTreeMap;

@@ -48,7 +48,7 @@ pub(crate) struct MirrorSetup {
     pub(crate) node: Uuid,
     /// The slices, which are open, and whose incarnations are in the store.
     pub(crate) slices: Vec<SliceState>,
-    /// What they know of their mirrors.
+    /// Their knowledge of their mirrors.
     pub(crate) notes: Vec<Arc<SliceNotes>>,
     /// The socket for the pulses of other nodes.
     pub(crate) listener: TcpListener,
@@ -61,7 +61,7 @@ pub(crate) struct MirrorSetup {
 /// An event of the cores, of the store or of a task.
 #[derive(Debug)]
 pub(super) enum MirrorEvent {
-    /// Every core goes by the publication of this number.
+    /// Every core applies the publication of this number.
     Shown(u64),
     Drained(u64),
     News(MirrorNews),

@@ -48,7 +48,7 @@ impl Noting {
         Ok(Self { notes, sender })
     }
 
-    /// What the slice knows of a mirror.
+    /// The slice's note of a mirror.
     pub(super) fn get(&self, mirror: &MirrorKey) -> Option<Note> {
         self.notes.get(mirror).map(|note| note_of(&note))
     }

@@ -43,7 +43,7 @@ pub struct ClusterStatus {
     pub etcd: StatusPart,
     /// The judgement on the nodes, slices and volumes.
     pub data: StatusPart,
-    /// What holds up the node of this machine. Absent if nothing does, or if no node runs here.
+    /// The reason why the node of this machine waits. Absent if it does not wait, or if no node runs here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<StatusPart>,
     /// The nodes, in the order of their numbers; empty if they are unknown.
@@ -169,7 +169,7 @@ fn name_nodes(members: &mut [MemberStatus], state: Option<&ClusterState>) {
     }
 }
 
-/// What holds up the node of this machine, if it runs.
+/// The reason why the node of this machine waits, if it runs.
 fn held_up(data_dir: &Path) -> Option<StatusPart> {
     let status = ask_within(data_dir, StatusShow {}, NODE_MAX).ok()?;
     let waits = status.cluster?.waits();

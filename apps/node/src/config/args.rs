@@ -103,11 +103,9 @@ pub struct ServeArgs {
     /// Private key of --http-cert, in PEM
     #[arg(long, value_name = "FILE", help_heading = ADDRESSES)]
     pub http_key: Option<PathBuf>,
-    /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
-    /// 'any'. Without it, only hosts with keys may connect at an address that can be reached from other
-    /// machines. If all addresses are loopback addresses and no host is named, every host may connect; the
-    /// same applies to initiators. As long as there is no credential, 'any' also admits every direct client. As
-    /// long as there is no CHAP account, it admits every initiator
+    /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or 'any'
+    /// [default: everyone at loopback addresses; at others, only hosts with keys and initiators with accounts].
+    /// docs/access.md has the rules for each protocol
     #[arg(long = "host", value_name = "NQN|INITIATOR|any", help_heading = ACCESS)]
     pub hosts: Vec<String>,
     /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or

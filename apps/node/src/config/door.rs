@@ -63,7 +63,7 @@ pub struct Door {
     pub address: SocketAddr,
     /// The peers that it admits.
     pub admits: Admits,
-    /// It admits only peers that authenticate, whoever can reach it.
+    /// It admits only peers that authenticate, even if any address can reach it.
     pub is_strict: bool,
     /// Whether its connections use TLS, which iSCSI does not have.
     pub tls: DoorTls,

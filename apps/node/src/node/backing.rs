@@ -31,7 +31,7 @@ const FULL_FOR: Duration = Duration::from_secs(60);
 /// The stack of the thread, which does little.
 const STACK_LEN: usize = 128 << 10;
 
-/// What was found at the last look.
+/// The findings of the last look.
 #[derive(Debug, Default)]
 pub(super) struct Backings(Mutex<Looked>);
 

@@ -1,4 +1,4 @@
-//! The table of mirrors that the cores go by.
+//! The table of mirrors that the cores apply.
 //!
 //! Two threads make it. The one that serves the tables of the cluster gives each mirror a seat: its number
 //! and the devices under it. The one that follows the membership says which part this node has in it. A

@@ -1,8 +1,8 @@
 //! Volumes of the cluster, as the control socket changes them. A change goes through the cluster's
 //! store; every node then serves what the store says.
 //!
-//! A new volume gets its rows, then the node that was asked zeroes each part through the node that has
-//! it, and then the volume can be used. A part that is not zeroed yet has another name than later, so
+//! A new volume gets its rows, then the node that got the call zeroes each part through the node of its
+//! slice, and then the volume can be used. A part that is not zeroed yet has another name than later, so
 //! that a zeroing which takes long cannot reach blocks in use.
 
 use std::sync::Arc;

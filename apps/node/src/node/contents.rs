@@ -57,7 +57,7 @@ impl Contents {
     }
 }
 
-/// What is known of a volume before it is cut off.
+/// The facts about a volume before it is cut off.
 #[derive(Clone, Debug)]
 pub(super) struct BeforeCut {
     uuid: Uuid,

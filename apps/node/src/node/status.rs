@@ -164,7 +164,7 @@ impl Node {
         Some(ClusterView { copies, withdrawals, hung_cores, ..view })
     }
 
-    /// What older requests have held up for seconds.
+    /// The withdrawals that have waited for older requests for seconds.
     pub(super) fn withdrawals(&self) -> Vec<WithdrawalInfo> {
         let name = {
             let devices = self.devices();

@@ -79,7 +79,7 @@ impl Withdrawals {
         !self.0.iter().any(|it| it.uuids.contains(&volume.uuid) || overlaps(it))
     }
 
-    /// What has waited for long, with the names of devices.
+    /// The withdrawals that have waited for long, with the names of devices.
     pub(super) fn shown(&self, name: impl Fn(DeviceId) -> Option<String>) -> Vec<WithdrawalInfo> {
         let is_late = |it: &&Withdrawn| !it.ticket.is_over() && it.since.elapsed() >= SHOWN_AFTER;
         let info = |it: &Withdrawn| WithdrawalInfo {

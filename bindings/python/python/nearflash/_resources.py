@@ -446,7 +446,7 @@ class GrantInfo:
     """A grant."""
 
     credential: str
-    """The credential that has it; empty if `seal` is true."""
+    """The credential that holds this grant; empty if `seal` is true."""
 
     end: int | None = None
     """The first byte past the range. Absent when the range ends with the volume."""
@@ -467,7 +467,7 @@ class GrantInfo:
     """`r` or `rw`."""
 
     seal: bool = False
-    """Whether everyone with its seal has it."""
+    """Whether its seal gives the grant to everyone who has the seal."""
 
     start: int
     """The first byte of the range; 0 with a path."""
@@ -1320,7 +1320,7 @@ class VolumeDetail:
     """A volume and its layout."""
 
     layout: VolumeLayout | None = None
-    """Its layout in the cluster; absent if a device of the node has it."""
+    """Its layout in the cluster; absent for a volume on a device of the node."""
 
     volume: VolumeInfo
     """The volume."""

@@ -31,7 +31,7 @@ impl Handle {
     pub(in super::super) const OWN: Self = Self { index: 0, serial: 0 };
 }
 
-/// By what something is opened.
+/// The key of an open object.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Source {
     /// A volume, by its name.
@@ -268,7 +268,7 @@ impl QueuePair {
         }
     }
 
-    /// The properties of what a handle is of; `None` when it is closed.
+    /// The properties of the object behind a handle; `None` when it is closed.
     pub fn info_of(&self, handle: Handle) -> Option<VolumeInfo> {
         self.handles.entry(handle).map(|entry| entry.info.into())
     }

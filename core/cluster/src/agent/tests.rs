@@ -11,7 +11,7 @@ use crate::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
 };
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
     Nothing,
@@ -36,7 +36,7 @@ struct Client {
     watch: Option<(RequestId, u64)>,
     outcomes: Vec<(ChangeId, Outcome)>,
     tables: Option<Tables>,
-    /// What is kept durably.
+    /// The state that is kept durably.
     seen: Option<Seen>,
 }
 

@@ -398,8 +398,8 @@ fn a_copy_never_comes_between_compare_and_write() {
     }
 }
 
-/// What is asked for with a payload, the block that this is, of which range; what is charged, and
-/// whether scratch is in it.
+/// An operation with its payload, the byte that fills it, its range, the bytes that are charged, and whether
+/// they include scratch.
 type Charged<'a> = (&'a dyn Fn(BufferId) -> Operation, u8, (u64, u64), u64, bool);
 
 #[test]

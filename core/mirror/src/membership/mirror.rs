@@ -40,7 +40,7 @@ pub(super) struct Mirror {
     /// The two replicas were equal and flushed when the record got this token, and since then the cores of
     /// this process have noted every write in which they may differ.
     pub(super) covered: Option<Token>,
-    /// What the slice knows, durably.
+    /// The slice's note, durably.
     pub(super) note: Option<Note>,
     /// The highest term that the slice knew when this process began.
     pub(super) found_term: Term,
@@ -272,7 +272,7 @@ impl Mirror {
         self.known.record.element(self.other.ordinal)
     }
 
-    /// Whether all cores go by the view of this moment.
+    /// Whether all cores apply the view of this moment.
     pub(super) fn is_shown(&self, shown: u64) -> bool {
         self.view == Some(self.wanted_view()) && self.published <= shown
     }

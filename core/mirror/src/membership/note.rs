@@ -1,4 +1,4 @@
-//! What a slice knows of a mirror whose replica is on it.
+//! A slice's note of a mirror whose replica is on it.
 //!
 //! The records of the cluster's store and the bytes of a slice can go back independently of each other:
 //! the store is restored from a snapshot, a slice from a copy. So a slice keeps a [`Note`] of each mirror,
@@ -18,7 +18,7 @@ use crate::table::Term;
 /// taken effect or not.
 pub type Tokens = [Option<Token>; 2];
 
-/// What a slice knows of a mirror.
+/// A slice's note of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Note {
     /// The ordinal of the replica on the slice.

@@ -1,4 +1,4 @@
-//! The membership of a mirror, as the cluster's store has it.
+//! The membership of a mirror in the cluster's store.
 
 use serde::{Deserialize, Serialize};
 

@@ -26,7 +26,7 @@ impl Membership {
         };
     }
 
-    /// Goes by a record, unless a later one is known.
+    /// Adopts a record, unless a later one is known.
     pub(super) fn adopt(&mut self, key: MirrorKey, known: Known) {
         let (now, lease) = (self.now, self.lease);
         let is_later = |mirror: &Mirror| {
@@ -76,7 +76,7 @@ impl Membership {
         }
     }
 
-    /// Goes by a list of replicas, unless a later one is known.
+    /// Adopts a list of replicas, unless a later one is known.
     pub(super) fn replace_other(&mut self, key: MirrorKey, other: Replica, places: i64) {
         let now = self.now;
         let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.places < places) else {

@@ -52,7 +52,7 @@ impl Mirrors {
         self.losses.health.get(index(mirror.0))?.as_deref()
     }
 
-    /// Goes by the starts of a new table.
+    /// Compares the starts of a new table with the former ones.
     pub(super) fn look_for_losses(&mut self) {
         let known = (0..).map(MirrorId).zip(&self.losses.health);
         let mirrors: Vec<MirrorId> = known.filter(|(_, it)| it.is_some()).map(|it| it.0).collect();

@@ -287,7 +287,7 @@ impl Run {
         is_suspect
     }
 
-    /// What was answered over this node before a flush that succeeds there is durable, whatever was lost
+    /// A write that was answered over this node before a flush that succeeds there is durable, whatever was lost
     /// before.
     fn check_answered(&mut self, op: Op) {
         let answered = self.answered.entry((op.at.0, op.mirror)).or_default();

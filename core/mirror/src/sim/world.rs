@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// What a block holds that was torn.
+/// The contents of a torn block.
 const TORN: u64 = 1 << 41;
 
 /// The stamps that a block of a device has held, in order, and how many of them are durable.
@@ -41,7 +41,7 @@ impl Cell {
         self.log.last().copied().unwrap_or(0)
     }
 
-    /// What was there is gone, and nothing says so.
+    /// Destroys the contents, without an error.
     pub(super) fn tear(&mut self) {
         (self.log, self.durable) = (vec![TORN], 1);
     }
@@ -57,7 +57,7 @@ pub(super) struct Device {
     pub(super) scratched: std::collections::BTreeSet<u64>,
     /// Those of them of which a write is under way: a loss of power tears them.
     pub(super) torn_by_power: std::collections::BTreeSet<u64>,
-    /// What it knows of the mirrors, durably.
+    /// Its notes of the mirrors, durably.
     pub(super) notes: BTreeMap<u32, Note>,
 }
 

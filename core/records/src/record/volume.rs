@@ -13,7 +13,7 @@ use super::{DATA_START, MIRROR_LEN_MAX, Record, Schema, TRACT_LEN, as_bytes, as_
 /// Most mirrors of a row. A row of them with two replicas each fits in one transaction.
 pub const WIDTH_MAX: u32 = 16;
 
-/// Most replicas of a mirror, of which one or two only while data is moved.
+/// The maximum number of replicas. More than two exist only while data moves.
 const REPLICAS_MAX: usize = 4;
 
 /// A volume. Its layout is arithmetic over `rows` rows of `width` mirrors each.

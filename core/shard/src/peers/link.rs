@@ -35,7 +35,7 @@ struct Uncertain {
 #[derive(Debug)]
 pub(super) struct Link {
     config: PeerConfig,
-    /// What every connection claims; drawn for the first one.
+    /// The identity that every connection claims; drawn for the first one.
     identity: Option<[u8; 16]>,
     connection: Option<Connection>,
     /// There is no attempt before this time.

@@ -15,7 +15,7 @@ const A: Nexus = Nexus(0xA);
 const B: Nexus = Nexus(0xB);
 const C: Nexus = Nexus(0xC);
 
-/// A's key, B's and so on are their numbers, unless said.
+/// The keys of A, B and so on are their numbers by default.
 fn key_of(nexus: Nexus) -> u64 {
     u64::try_from(nexus.0).unwrap()
 }

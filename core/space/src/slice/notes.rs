@@ -1,4 +1,4 @@
-//! What a slice knows of the mirrors whose replicas are on it.
+//! A slice's notes of the mirrors whose replicas are on it.
 //!
 //! [`NOTES_START`] is the start of [`NOTE_PAGES`] pages of 4 KiB, with two slots for each page. They are
 //! written in turn, so a torn write leaves the page before it whole. A page has a header and
@@ -37,7 +37,7 @@ const MAGIC: [u8; 8] = *b"nrnotes\x1a";
 /// Larger generations are damage, as of a superblock.
 const GENERATION_MAX: u64 = 1 << 62;
 
-/// What a slice knows of a mirror.
+/// A slice's note of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MirrorNote {
     /// The ordinal of the replica that is on the slice.

@@ -50,7 +50,7 @@ pub struct PairScenario {
     pub digests: Digests,
     /// The client has a key, with a grant on every byte.
     pub with_key: bool,
-    /// Requests go by rings.
+    /// Requests go over rings.
     pub by_rings: bool,
     /// The volume's blocks have 4 KiB instead of 512 bytes.
     pub large_blocks: bool,

@@ -62,7 +62,7 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    /// Most are to get past the handshake.
+    /// Most inputs must get past the handshake.
     pub(crate) const fn of(selector: u8) -> Self {
         Self {
             digests: Digests { header: selector & 1 != 0, data: selector & 2 != 0 },

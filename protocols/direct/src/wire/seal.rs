@@ -269,7 +269,7 @@ impl Seal {
 
 /// A key under which the holder of a credential mints seals for a volume.
 ///
-/// Both ends derive it, so it is never sent: whoever reads the traffic learns no key.
+/// Both ends derive it, so it is never sent: a reader of the traffic learns no key.
 #[derive(Clone, Debug)]
 pub struct SealKey {
     minter: Box<str>,

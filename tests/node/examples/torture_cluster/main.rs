@@ -174,7 +174,7 @@ struct Torture<'a> {
     load: Load,
     random: Random,
     times: BTreeMap<Fault, Times>,
-    /// What the block of the host that switches must hold.
+    /// The contents that the block of the host that switches must have.
     switched: u64,
     /// Threads that do not turn.
     held: Option<Held>,

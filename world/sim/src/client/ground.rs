@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_byte_is_two_clients_and_no_word_is_anybodys() {
+    fn no_byte_belongs_to_two_clients_and_no_word_to_any() {
         let ground = Ground::new(1 << 20, 3, 4096, 512);
         let mut all: Vec<Range<u64>> = (0..3).flat_map(|client| ground.owned(client)).collect();
         for (word, _) in ground.words() {

@@ -291,7 +291,7 @@ fn host_volume(name: &str) -> (nearflash_space::Name, nearflash_access::Rights) 
     (name.parse().unwrap(), nearflash_access::Rights::ReadWrite)
 }
 
-/// The name of a host, as a configuration file has it.
+/// The name of a host in a configuration file.
 fn nearflash_nqn(name: &str) -> nearflash_node::config::HostNqn {
     nearflash_node::config::HostNqn::new(&format!("nqn.2026-11.x:{name}")).unwrap()
 }

@@ -35,7 +35,7 @@ const QUEUE_LEN_MAX: usize = 4 << 20;
 /// A connection that this node has opened. While the process lives, it ends with RST: an orderly end
 /// would prove the death of the process.
 ///
-/// `SO_LINGER` is set only then, because the kernel goes by it when the process dies, too. The stream
+/// `SO_LINGER` is set only then, because the kernel obeys it when the process dies, too. The stream
 /// must not be split with `into_split`, whose half for writing sends FIN when it is dropped.
 struct Own(Option<TcpStream>);
 

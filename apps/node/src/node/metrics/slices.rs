@@ -28,7 +28,7 @@ const BYTES: Family = Family::bytes(
 const ERRORS: Family =
     Family::plain("nearflash_slice_errors", "Such requests that failed or were cancelled");
 
-/// What a part of a volume is to the other nodes.
+/// The role of a part of a volume for the other nodes.
 pub(super) struct PartOf {
     pub(super) id: VolumeId,
     volume: Label,
