@@ -69,10 +69,10 @@ pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError>
     exchange_call::<C>(data_dir, Conditional::from(call), ANSWER_TIMEOUT)
 }
 
-/// The same for a caller that goes on without an answer after this time.
+/// Sends a call, and gives up after this time.
 ///
 /// # Errors
-/// The same, and when there is no answer in time.
+/// Those of [`ask`], and when there is no answer in time.
 pub fn ask_within<C: Call>(
     data_dir: &Path,
     call: C,

@@ -32,7 +32,7 @@ pub struct KeyedHost {
     /// 1970. Absent if no replaced key is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_key_until: Option<u64>,
-    /// The same for the PSK.
+    /// The time until which a replaced PSK is valid, in seconds since 1970. Absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_psk_until: Option<u64>,
 }

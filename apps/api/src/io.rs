@@ -80,10 +80,10 @@ pub struct Io {
     /// none had to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_wait: Option<Latency>,
-    /// The same for writes.
+    /// The part of the latency that writes spent waiting. Absent if none had to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_wait: Option<Latency>,
-    /// The same for others.
+    /// The part of the latency that other requests spent waiting. Absent if none had to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_wait: Option<Latency>,
 }

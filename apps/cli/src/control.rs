@@ -377,7 +377,7 @@ fn control<C: Call>(node: &NodeArgs, call: C, text: impl FnOnce(&C::Answer) -> S
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same for a call that creates a secret, which nobody can ask for again.
+/// Makes a call that creates a secret, which nobody can ask for again.
 fn control_secret<C: Call>(
     node: &NodeArgs,
     call: C,

@@ -21,7 +21,7 @@ pub(crate) fn place_of(status: &Status) -> Result<String, Failure> {
     Ok(Place::Local(socket.clone()).to_string())
 }
 
-/// The same for the address of a flag, which may have a scheme.
+/// The place for the address of a flag, which may have a scheme.
 ///
 /// # Errors
 /// When clients cannot use the address.

@@ -15,7 +15,7 @@ pub(crate) fn waiting_for<T>(reason: &str, act: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The same, with or without a terminal: the wait depends on something that an operator can end.
+/// Says what it waits for, with or without a terminal: the wait depends on something that an operator can end.
 pub(crate) fn saying_what_for<T>(reason: &str, act: impl FnOnce() -> T) -> T {
     let (alive, is_over) = channel::<()>();
     std::thread::scope(|scope| {

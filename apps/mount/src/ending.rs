@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 16;
 const NOTICED: u8 = b'+';
 /// The command has unmounted the file system.
 const DETACHED: u8 = b'd';
-/// The same, and the process gives up soon on a node that does not answer.
+/// The command has unmounted the file system, and the process gives up soon on a node that does not answer.
 const FORCED: u8 = b'f';
 /// The answer when everything is durable.
 const DURABLE: &str = "durable";

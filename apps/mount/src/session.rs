@@ -37,7 +37,7 @@ const ATTRIBUTES_FOR: Duration = Duration::from_secs(1);
 /// does not answer any more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same after `nearflash umount --force` and a second signal.
+/// The patience after `nearflash umount --force` and a second signal.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The contents that the kernel keeps.

@@ -52,7 +52,7 @@ pub(crate) enum Success {
     Ok,
     /// 201 with the new resource's location: the path, and the subject of the call.
     Created,
-    /// The same, where the answer has the number of the new grant.
+    /// 201 with the location of the new grant, whose number is in the answer.
     CreatedGrant,
 }
 

@@ -10,7 +10,7 @@ use crate::url::{Encoded, Scheme, UrlError, decode, digests, not_empty, split_op
 
 /// The scheme over TCP, with the default port of `nearflash serve --direct`.
 static TCP: Scheme = Scheme { name: "direct", port: 4421, path: "VOLUME" };
-/// The same with TLS.
+/// The scheme over TCP with TLS.
 static TLS: Scheme = Scheme { name: "direct+tls", port: TCP.port, path: "VOLUME" };
 /// The end of a Unix socket's path, which separates it from the volume.
 const SOCKET_SUFFIX: &str = ".sock";

@@ -170,7 +170,7 @@ impl Accounts {
         Self { accounts: accounts.collect(), has_had_account: false }
     }
 
-    /// The same, of a node that has had an account, or has had none.
+    /// The accounts of a node that has had one before, or none.
     #[must_use]
     pub fn with_had_account(self, has_had_account: bool) -> Self {
         Self { has_had_account, ..self }

@@ -165,7 +165,7 @@ impl Grants {
         self.last_number
     }
 
-    /// The same, of a node that has had a credential, or has had none.
+    /// The grants of a node that has had a credential before, or none.
     #[must_use]
     pub fn with_had_credential(self, has_had_credential: bool) -> Self {
         Self { has_had_credential, ..self }

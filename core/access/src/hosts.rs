@@ -102,7 +102,7 @@ impl HostVolumes {
         Self { lists: lists.into_iter().collect(), has_had_list: false }
     }
 
-    /// The same, of a node that has had a list, or has had none.
+    /// The lists of a node that has had one before, or none.
     #[must_use]
     pub fn with_had_list(self, has_had_list: bool) -> Self {
         Self { has_had_list, ..self }

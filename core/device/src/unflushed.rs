@@ -47,7 +47,7 @@ impl Health {
         is_lost
     }
 
-    /// The same of a device whose starts have growing numbers, of which 0 is the first one. A core that knows
+    /// Notes the start of a device whose starts have growing numbers, of which 0 is the first one. A core that knows
     /// an earlier start changes nothing.
     pub fn note_later_start(&self, start: u64) -> bool {
         let is_lost = self.unflushed.start.load(Ordering::SeqCst) < start && self.note_loss();

@@ -222,7 +222,7 @@ impl Engine {
         self.submit_traced(asker, request, TraceId::NONE, pool);
     }
 
-    /// The same for a request that may have a record: [`Self::trace`].
+    /// Takes a request that may have a record: [`Self::trace`].
     #[inline]
     pub fn submit_traced(
         &mut self,

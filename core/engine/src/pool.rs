@@ -206,7 +206,7 @@ impl Pool {
         ByteLen::from_usize(pages * PAGE_LEN)
     }
 
-    /// The same as [`Self::take`], from a reserve.
+    /// A buffer from a reserve, otherwise as [`Self::take`].
     pub fn take_reserved(&mut self, reserve: Reserve, len: ByteLen) -> Option<BufferId> {
         let wanted = order_for(len)?;
         let lists = match reserve {

@@ -75,7 +75,7 @@ struct Aged {
     files: u64,
     /// Files with one run, in percent.
     one_run: f64,
-    /// The same at the worst moment.
+    /// Files with one run at the worst moment, in percent.
     one_run_min: f64,
     /// Bytes of files with one run, in percent.
     bytes_in_one_run: f64,

@@ -115,7 +115,7 @@ impl TimedFtl {
         Ok(Self { ftl: Ftl::new(config)?, dies, now: Nanos(0) })
     }
 
-    /// The same over blocks that endure so many erases each ([`Ftl::with_endurance`]).
+    /// The device over blocks that endure so many erases each ([`Ftl::with_endurance`]).
     #[must_use]
     pub fn with_endurance(mut self, erases: u32) -> Self {
         self.ftl = self.ftl.with_endurance(erases);

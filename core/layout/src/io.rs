@@ -63,7 +63,7 @@ pub enum IoKind {
     Discard,
     /// All writes of the volume that have ended are on stable media before the result.
     Flush,
-    /// The same, shared with no other IO: the device must know whose flush it is.
+    /// A flush that is shared with no other IO: the device must know whose flush it is.
     FlushAlone,
     /// Asks whether the first blocks of the range have storage of their own.
     Allocation,

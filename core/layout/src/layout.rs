@@ -414,7 +414,7 @@ fn trim(flight: &mut Flight, kind: IoKind) {
     }
 }
 
-/// The same at the end, now or when the last blocks are laid out.
+/// Trims the end, now or when the last blocks are laid out.
 fn trim_end(flight: &mut Flight, tail: u32) {
     let is_busy = flight.is_busy();
     match &mut flight.rest {

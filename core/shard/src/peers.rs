@@ -43,7 +43,7 @@ pub const WRITE_SPAN: Nanos = Nanos::from_secs(1);
 /// whether it is alive.
 pub const SILENCE_MAX: Nanos = Nanos::from_secs(5);
 
-/// The same for a connection with faces of mirrors. A mirror that lost its other node goes on after a lease of
+/// The time of silence on a connection with faces of mirrors. A mirror that lost its other node goes on after a lease of
 /// one second. TCP repeats lost bytes at intervals that double, so the old connection may stay silent for
 /// seconds after the network is back, and a new one does not.
 pub const FACE_SILENCE_MAX: Nanos = Nanos::from_millis(1500);
@@ -52,7 +52,7 @@ pub const FACE_SILENCE_MAX: Nanos = Nanos::from_millis(1500);
 /// that double; a new attempt is faster.
 pub const CONNECT_MAX: Nanos = Nanos::from_millis(700);
 
-/// The same while a connection claims its identity: the answer waits for the requests of the earlier
+/// The time for a connection to claim its identity: the answer waits for the requests of the earlier
 /// connection, and thus for devices.
 pub const CLAIM_MAX: Nanos = Nanos::from_secs(30);
 
@@ -60,7 +60,7 @@ pub const CLAIM_MAX: Nanos = Nanos::from_secs(30);
 /// ([`nearflash_direct::serving::SessionConfig::handles_max`]).
 pub const VOLUMES_PER_PEER_MAX: usize = 64;
 
-/// The same for faces of mirrors ([`nearflash_direct::serving::PEER_HANDLES_MAX`]).
+/// The most faces of mirrors of a connection ([`nearflash_direct::serving::PEER_HANDLES_MAX`]).
 pub const FACES_PER_PEER_MAX: usize = 8192;
 
 /// The time between two attempts to connect, or to open a volume.

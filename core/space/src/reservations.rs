@@ -294,7 +294,7 @@ impl Party {
     }
 }
 
-/// The same, and removed registrants' tasks are aborted. (PREEMPT AND ABORT)
+/// The messages of PREEMPT AND ABORT: the tasks of removed registrants are aborted, too.
 fn ending_tasks(mut told: Vec<Raised>) -> Vec<Raised> {
     let of_gone = |raised: &&Raised| raised.attention == Attention::RegistrationsPreempted;
     let ended = |raised: &Raised| Raised { attention: Attention::TasksCleared, ..*raised };

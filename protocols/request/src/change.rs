@@ -129,7 +129,7 @@ pub enum ResetScope {
     LogicalUnit,
     /// Every volume of the volume's target. The control side applies the change to each.
     Target,
-    /// The same, and every other session of the target ends, as after a loss of power.
+    /// Every volume of the volume's target, and every other session of the target ends, as after a loss of power.
     TargetAndSessions,
 }
 
@@ -286,7 +286,7 @@ pub struct Report {
 pub struct Registrant {
     /// The registrant.
     pub nexus: Nexus,
-    /// The same in its protocol's names.
+    /// The registrant in its protocol's names.
     pub identity: Identity,
     /// Never zero.
     pub key: u64,

@@ -76,7 +76,7 @@ impl Device {
         offset.0.saturating_add(len.0) <= self.file.shortest.load(Ordering::Relaxed)
     }
 
-    /// The same as [`Self::look`], for the control side.
+    /// Looks as [`Self::look`] does, for the control side.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
         match self.look() {
             true => Ok(()),

@@ -198,7 +198,7 @@ fn keys_of(host: &KeyedHost) -> [String; 4] {
     [dhchap.into(), word(&host.hash, any), word(&host.group, any), word(&host.tls, "-")]
 }
 
-/// The same of a host without keys.
+/// The cells of a host without keys.
 fn no_keys() -> [String; 4] {
     std::array::from_fn(|_| "-".to_owned())
 }

@@ -513,7 +513,7 @@ class HostIo:
     """Latency of others. Absent without others."""
 
     other_wait: Latency | None = None
-    """The same for others."""
+    """The part of the latency that other requests spent waiting. Absent if none had to."""
 
     others: int = 0
     """Successful others."""
@@ -544,7 +544,7 @@ class HostIo:
     """Latency of writes. Absent without writes."""
 
     write_wait: Latency | None = None
-    """The same for writes."""
+    """The part of the latency that writes spent waiting. Absent if none had to."""
 
     writes: int
     """Successful writes."""
@@ -626,7 +626,7 @@ class Interval:
     """Latency of others. Absent without others."""
 
     other_wait: Latency | None = None
-    """The same for others."""
+    """The part of the latency that other requests spent waiting. Absent if none had to."""
 
     others: int = 0
     """Successful others."""
@@ -657,7 +657,7 @@ class Interval:
     """Latency of writes. Absent without writes."""
 
     write_wait: Latency | None = None
-    """The same for writes."""
+    """The part of the latency that writes spent waiting. Absent if none had to."""
 
     writes: int
     """Successful writes."""
@@ -696,7 +696,7 @@ class Io:
     """Latency of others. Absent without others."""
 
     other_wait: Latency | None = None
-    """The same for others."""
+    """The part of the latency that other requests spent waiting. Absent if none had to."""
 
     others: int = 0
     """Successful others."""
@@ -727,7 +727,7 @@ class Io:
     """Latency of writes. Absent without writes."""
 
     write_wait: Latency | None = None
-    """The same for writes."""
+    """The part of the latency that writes spent waiting. Absent if none had to."""
 
     writes: int
     """Successful writes."""
@@ -807,7 +807,7 @@ class KeyedHost:
     seconds since 1970. Absent if no replaced key is valid."""
 
     previous_psk_until: int | None = None
-    """The same for the PSK."""
+    """The time until which a replaced PSK is valid, in seconds since 1970. Absent without one."""
 
     psk_derivation: str | None = None
     """The derivation of its TLS PSKs: `standard` or `legacy`. Absent if it has no PSK."""
@@ -1384,7 +1384,7 @@ class VolumeIo:
     """Latency of others. Absent without others."""
 
     other_wait: Latency | None = None
-    """The same for others."""
+    """The part of the latency that other requests spent waiting. Absent if none had to."""
 
     others: int = 0
     """Successful others."""
@@ -1415,7 +1415,7 @@ class VolumeIo:
     """Latency of writes. Absent without writes."""
 
     write_wait: Latency | None = None
-    """The same for writes."""
+    """The part of the latency that writes spent waiting. Absent if none had to."""
 
     writes: int
     """Successful writes."""

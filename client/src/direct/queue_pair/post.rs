@@ -296,7 +296,7 @@ impl QueuePair {
         self.post_on(self.target, payload, operation)
     }
 
-    /// The same, on what a handle is of.
+    /// Posts an operation on the object of a handle.
     #[inline]
     #[allow(clippy::result_large_err, reason = "inlined, and taken apart at once")]
     fn post_on(

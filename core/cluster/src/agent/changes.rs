@@ -40,7 +40,7 @@ pub(super) struct Running {
     plans_from_read: u64,
     /// The read that must have ended before the change is refused.
     refuses_from_read: u64,
-    /// The same, before it is done. Its own transaction will do as well.
+    /// The read that must have ended before the change is done. Its own transaction will do as well.
     ends_from_read: u64,
 }
 

@@ -147,7 +147,7 @@ impl ReplicasRecord {
         Some(self.next_ordinal.max(next.unwrap_or(0))).filter(|ordinal| *ordinal <= ORDINAL_MAX)
     }
 
-    /// The same with those replicas alone that stay, and with a new one if there is a place for it. The
+    /// The record with only the replicas that stay, and with a new one if there is a place for it. The
     /// ordinals of those that are gone are not given again.
     pub fn replaced(
         &self,

@@ -51,7 +51,7 @@ impl Unsynced {
         is_whole
     }
 
-    /// The same for all inodes. Those with changes of other lives stay, for the next sync of each.
+    /// Removes the marks of all inodes up to here. Those with changes of other lives stay, for the next sync of each.
     pub(super) fn synced_all(&mut self, covered: u64, life: u64) -> bool {
         self.marks.retain(|_, mark| mark.life != life || mark.last > covered);
         self.marks.values().all(|mark| mark.life == life)
