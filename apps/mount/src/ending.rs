@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::net::sockopt::socket_peercred;
 
+use crate::event::{Event, PATIENCE};
 use crate::mount_point::Mounted;
-use crate::session::{Event, PATIENCE};
 
 /// The number of commands that can wait; more are not answered.
 const WAITING_MAX: usize = 16;

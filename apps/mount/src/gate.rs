@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use fuser::Errno;
 use nearflash_files_service::{FileCalls, FilesError};
 
-use crate::session::Event;
+use crate::event::Event;
 
 /// The file system, for the threads that answer the kernel.
 #[derive(Debug)]

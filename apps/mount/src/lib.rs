@@ -18,12 +18,15 @@ mod attributes;
 mod directories;
 mod ending;
 mod error;
+mod event;
 mod gate;
 mod mount_point;
+mod options;
 mod session;
 mod translator;
 mod unmounting;
 
 pub use error::{MountError, UnmountError};
-pub use session::{Cache, Mount, MountOptions};
+pub use options::{Cache, MountOptions};
+pub use session::Mount;
 pub use unmounting::Unmount;

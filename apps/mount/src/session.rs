@@ -1,7 +1,6 @@
 //! A mount: from taking the volume to its last durable change.
 
 use std::mem::{self, ManuallyDrop};
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,13 +10,15 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_service::{FileCalls, FileSystem, FilesError, RemoteFiles, Taker};
+use nearflash_files_service::{FileCalls, FileSystem, RemoteFiles, Taker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::ending::Waiting;
+use crate::event::{Event, PATIENCE};
 use crate::gate::Gate;
 use crate::mount_point;
+use crate::options::MountOptions;
 use crate::translator::{Kept, Translator};
 use crate::unmounting::detach;
 use crate::{MountError, UnmountError};
@@ -33,59 +34,8 @@ const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// end was returned, and costs one request a second for each file that is in use.
 const ATTRIBUTES_FOR: Duration = Duration::from_secs(1);
 
-/// The time in which everything becomes durable after the file system was unmounted. A node that takes longer
-/// does not answer any more.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The patience after `nearflash umount --force` and a second signal.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The contents that the kernel keeps.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Cache {
-    /// None: every read and write of a program is one of the volume.
-    #[default]
-    None,
-    /// Pages that were read or written, in the page cache. Writes still go to the volume at once.
-    Read,
-}
-
-/// How a volume is mounted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MountOptions {
-    /// The contents that the kernel keeps.
-    pub cache: Cache,
-    /// Whether other users see the files. Their permissions decide.
-    pub allow_other: bool,
-    /// The number of threads, which is the number of requests that are answered at a time.
-    pub threads: NonZero<usize>,
-    /// Whether the volume is also taken from a process that is alive.
-    pub take_over: bool,
-    /// The time for which the kernel keeps names and attributes; `None` for the default.
-    pub attributes_for: Option<Duration>,
-}
-
-impl MountOptions {
-    /// The default number of threads.
-    pub const THREADS: NonZero<usize> = NonZero::new(2).expect("not zero");
-}
-
-/// The end of a mount.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The file system was unmounted, or the kernel ended the connection.
-    Unmounted(std::io::Result<()>),
-    /// SIGTERM or SIGINT.
-    Signal,
-    /// `nearflash umount` has unmounted the file system.
-    Detached,
-    /// `nearflash umount --force` has unmounted it, although it may be in use.
-    Forced,
-    /// Everything is durable, or is not.
-    Closed(Result<(), FilesError>),
-    /// Nothing can be changed any more, since another process has taken the volume over, for example.
-    Failed(String),
-}
 
 /// A mounted volume.
 #[derive(Debug)]

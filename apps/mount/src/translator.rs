@@ -33,7 +33,7 @@ use nearflash_files_service::{Inode, InodeNumber};
 use crate::attributes::{attributes, file_type, is_privileged, number};
 use crate::directories::{Directories, Item, Listing, PAGE_LEN};
 use crate::gate::Gate;
-use crate::session::Cache;
+use crate::options::Cache;
 
 pub(crate) use extended::WAITING_PLACE;
 

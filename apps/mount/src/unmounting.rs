@@ -9,8 +9,8 @@ use rustix::mount::UnmountFlags;
 
 use crate::UnmountError;
 use crate::ending::{Wait, place_of};
+use crate::event::PATIENCE;
 use crate::mount_point::{HELPER, Mounted, has_helper, mounted_on, resolved};
-use crate::session::PATIENCE;
 use crate::translator::WAITING_PLACE;
 
 /// The longest name of the place at which the command waits.

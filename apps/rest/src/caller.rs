@@ -8,7 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use nearflash_api::{ApiError, ErrorCode, TokenScope};
 
 use crate::Face;
-use crate::calling::{Audit, HTTP};
+use crate::audit::{Audit, HTTP};
 use crate::origin;
 use crate::refusal::Refusal;
 

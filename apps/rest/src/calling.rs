@@ -4,14 +4,12 @@
 use std::sync::Arc;
 
 use nearflash_api::{ApiError, ErrorCode, Request, TokenScope};
-use nearflash_units::OneLine;
 use tokio::sync::Semaphore;
-use zeroize::Zeroizing;
 
 use crate::Face;
 use crate::caller::Caller;
 use crate::refusal::Refusal;
-use crate::repeat;
+use crate::repeat::{self, Answered};
 
 /// The maximum number of calls at a time; a further one is refused as busy.
 pub const CALLS_MAX: usize = 16;
@@ -30,14 +28,6 @@ pub(crate) struct Asked {
     pub(crate) subject: String,
     /// The generation of `If-Match`.
     pub(crate) expected: Option<u64>,
-}
-
-/// The answer of a call.
-pub(crate) struct Answered {
-    /// The document.
-    pub(crate) text: Zeroizing<String>,
-    /// The resource existed already, with the same content.
-    pub(crate) is_repeated: bool,
 }
 
 impl Calls {
@@ -87,39 +77,4 @@ fn execute(face: &dyn Face, asked: Asked) -> Result<Answered, ApiError> {
         tracing::debug!("refused: {error}");
     }
     done
-}
-
-/// The name of this interface in the log.
-pub(crate) const HTTP: &str = "http";
-
-/// The target of the lines about changes. The node keeps them apart from all others.
-pub const CHANGES: &str = "nearflash::changes";
-
-/// Who asks for a change, and over which interface.
-#[derive(Clone, Copy, Debug)]
-pub struct Audit<'a> {
-    /// The interface.
-    pub through: &'a str,
-    /// The user or the token.
-    pub who: &'a str,
-    /// The address; empty if the user tells enough.
-    pub peer: &'a str,
-}
-
-impl Audit<'_> {
-    /// The line in the log of a change: which call, its subject and the result.
-    pub fn log(&self, call: &str, subject: &str, done: Result<(), &ApiError>) {
-        let Self { through, who, peer } = self;
-        // A subject is a peer's text, which an error may quote.
-        let subject = OneLine(subject).to_string();
-        match done {
-            Ok(()) => {
-                tracing::info!(target: CHANGES, who, call, subject, result = "ok", through, peer, "change");
-            }
-            Err(error) => {
-                let (result, error) = (error.code.as_str(), OneLine(error).to_string());
-                tracing::info!(target: CHANGES, who, call, subject, result, through, peer, error, "change");
-            }
-        }
-    }
 }

@@ -19,9 +19,9 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::caller::{Caller, Peer};
 use crate::calling::Asked;
-use crate::handler::Shared;
 use crate::refusal::Refusal;
 use crate::repeat::parse;
+use crate::shared::Shared;
 
 /// The maximum number of streams at a time; a further one is refused as busy.
 pub(crate) const STREAMS_MAX: usize = 16;

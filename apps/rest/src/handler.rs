@@ -15,35 +15,24 @@ use nearflash_api::{
     ErrorCode, JobShow, OneGrant, OneJob, OneVolume, RefusalReason, Request, rule,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::RefusedCaller;
 use crate::body;
 use crate::caller::{Caller, caller};
-use crate::calling::{Answered, Asked, Calls};
+use crate::calling::Asked;
 use crate::events;
 use crate::openapi;
 use crate::page;
 use crate::places::Seat;
 use crate::refusal::{Refusal, document};
-use crate::repeat::parse;
+use crate::repeat::{Answered, parse};
 use crate::routes::{ROUTES, Route, Success, Verb};
+use crate::shared::Shared;
 
 /// The characters that a name has in a path without being encoded. RFC 3986, 2.3.
 const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
-
-/// The state that all requests share.
-pub(crate) struct Shared {
-    pub(crate) calls: Calls,
-    /// Counts changes of the node.
-    pub(crate) changes: watch::Receiver<u64>,
-    /// True once the node ends.
-    pub(crate) ending: watch::Receiver<bool>,
-    /// Streams of events that may still begin.
-    pub(crate) streams: Arc<Semaphore>,
-}
 
 /// The router of all resources.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {

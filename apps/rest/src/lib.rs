@@ -12,6 +12,7 @@
 //! A secret appears in answers only.
 
 mod answers;
+mod audit;
 mod body;
 mod caller;
 mod calling;
@@ -27,14 +28,16 @@ mod repeat;
 mod routes;
 mod schemas;
 mod server;
+mod shared;
 mod timed;
 mod tls;
 
 use nearflash_api::{ApiError, RefusalReason, Request, TokenScope};
 use zeroize::Zeroizing;
 
+pub use audit::{Audit, CHANGES};
 pub use caller::Peer;
-pub use calling::{Audit, CALLS_MAX, CHANGES};
+pub use calling::CALLS_MAX;
 pub use openapi::document as openapi_document;
 pub use server::{HttpServer, Listeners};
 pub use tls::{Certified, TlsError};

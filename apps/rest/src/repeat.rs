@@ -13,7 +13,14 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::Face;
-use crate::calling::Answered;
+
+/// The answer of a call.
+pub(crate) struct Answered {
+    /// The document.
+    pub(crate) text: Zeroizing<String>,
+    /// The resource existed already, with the same content.
+    pub(crate) is_repeated: bool,
+}
 
 /// Executes a call, or finds that it has its effect already.
 pub(crate) fn serve(

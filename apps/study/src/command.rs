@@ -27,9 +27,10 @@ use crate::plan::{FileWay, Medium, Peer, Plan, Point, Subject};
 use crate::program;
 use crate::report::{self, About, Chapter, Document};
 use crate::result::Outcome;
-use crate::run::{self, Session, Stand, StandSpec, Timing};
+use crate::run::{self, Session, Stand, StandSpec};
 use crate::store::{RunKey, Store};
 use crate::studies::{CORE_WATTS, CostModel, Setting, Study, catalogue};
+use crate::timing::Timing;
 
 pub use done::Done;
 pub use terminal::print;

@@ -33,6 +33,7 @@ pub mod run;
 pub mod simulation;
 pub mod store;
 pub mod studies;
+pub mod timing;
 
 pub use args::{CompareArgs, ReportArgs, RunArgs, StudyCommand};
 pub use command::{Done, measure, print, run};

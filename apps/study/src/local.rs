@@ -11,11 +11,9 @@ use std::path::{Path, PathBuf};
 
 use nearflash_media::{Backing, Claim, DeviceSpec, OpenError};
 use nearflash_units::{ByteLen, ByteOffset, MIB};
-
 use uuid::Uuid;
 
 use crate::error::{LocalError, StudyError};
-use crate::run::Raw;
 
 /// The number of volumes on files or devices: `Medium::File(0)` to `Medium::File(3)`.
 pub(crate) const VOLUMES_MAX: u64 = 4;
@@ -34,6 +32,14 @@ const FREE_MIN: ByteLen = ByteLen(256 * MIB);
 /// Subfolder of the results for everything temporary. The name is reserved: remains of a killed run
 /// are removed.
 const SCRATCH_DIR: &str = "nearflash-study-scratch";
+
+/// A range of a file or device that is measured without a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: ByteOffset,
+    pub(crate) len: ByteLen,
+}
 
 /// The disk that volumes and ranges lie on.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nearflash_bench::compare::Verdict;
 use nearflash_bench::placement::Place;
 use nearflash_bench::stats::Quartiles;
+use nearflash_flash::ftl::ConfigError;
 use nearflash_units::Nanos;
 
 use crate::plan::PointId;
@@ -38,6 +39,12 @@ impl Outcome {
             (known @ (Self::Measured(_) | Self::Simulated(_)), _) => known,
             (Self::Failed(_), other) => other,
         }
+    }
+}
+
+impl From<Result<Simulation, ConfigError>> for Outcome {
+    fn from(simulation: Result<Simulation, ConfigError>) -> Self {
+        simulation.map_or_else(|error| Self::Failed(error.to_string()), Self::Simulated)
     }
 }
 

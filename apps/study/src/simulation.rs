@@ -7,8 +7,6 @@ use nearflash_flash::start_gap::{Line, StartGapConfig};
 use nearflash_flash::steady_state::{Load, simulate};
 use nearflash_flash::workload::{Skew, Workload};
 
-use crate::result::Outcome;
-
 /// A model, with everything that its numbers depend on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Model {
@@ -71,23 +69,18 @@ pub enum Simulation {
 
 impl Model {
     /// Computes the model.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn simulate(&self) -> Result<Simulation, ConfigError> {
         match self {
             Self::Translation { config, load } => translation(*config, *load),
-            Self::Wear(model) => Outcome::Simulated(model.simulation()),
+            Self::Wear(model) => Ok(model.simulation()),
         }
     }
 }
 
-fn translation(config: Config, load: Load) -> Outcome {
-    let counts: Result<Counts, ConfigError> = simulate(config, load);
-    match counts {
-        Ok(Counts { host_pages, moved_pages, levelled_pages, erases }) => {
-            let moved_pages = moved_pages + levelled_pages;
-            Outcome::Simulated(Simulation::Translation { host_pages, moved_pages, erases })
-        }
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+fn translation(config: Config, load: Load) -> Result<Simulation, ConfigError> {
+    let Counts { host_pages, moved_pages, levelled_pages, erases } = simulate(config, load)?;
+    let moved_pages = moved_pages + levelled_pages;
+    Ok(Simulation::Translation { host_pages, moved_pages, erases })
 }
 
 impl WearModel {
@@ -137,6 +130,7 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Outcome;
 
     fn worn(start_gap: Option<StartGapConfig>) -> Simulation {
         let writes = LineWrites::OneLine;
@@ -171,7 +165,7 @@ mod tests {
             erase_spread_max: None,
         };
         let load = Load { skew: Skew::Uniform, seed: 1, warm_up: 1, counted: 1 };
-        let outcome = Model::Translation { config, load }.outcome();
+        let outcome = Outcome::from(Model::Translation { config, load }.simulate());
         assert!(matches!(outcome, Outcome::Failed(why) if why.contains("spare")));
     }
 

@@ -15,7 +15,7 @@ use crate::error::StudyError;
 use crate::folder::POINTS_FILE;
 use crate::plan::PointId;
 use crate::result::{Outcome, PointEnd, Results};
-use crate::run::Timing;
+use crate::timing::Timing;
 
 /// Incremented when an older program would misread a line.
 const SCHEMA: u64 = 1;

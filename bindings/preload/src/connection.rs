@@ -17,7 +17,7 @@ use self::node::{Node, NodeTrouble};
 use self::syncing::Size;
 use crate::file::{FileId, Known};
 use crate::report::Way;
-use crate::transfer::{DSYNC, Work};
+use crate::work::{DSYNC, Work};
 
 /// The most files whose seals a connection keeps. The one that was not used for longest is given up first.
 const FILES_MAX: usize = 1024;

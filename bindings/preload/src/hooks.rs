@@ -7,7 +7,8 @@ use std::panic::catch_unwind;
 
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 
-use crate::transfer::{Memory, Work, transfer};
+use crate::transfer::transfer;
+use crate::work::{Memory, Work};
 use crate::{life, real, report, syncing};
 
 /// The most parts of a vectored call; IOV_MAX.

@@ -44,3 +44,4 @@ mod real;
 mod report;
 mod syncing;
 mod transfer;
+mod work;

@@ -40,6 +40,7 @@ mod completion;
 mod credentials;
 mod cursor;
 mod error;
+mod handle;
 mod handover;
 mod link;
 mod object;
@@ -74,6 +75,7 @@ pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, TlsFault, codes};
+pub use handle::Handle;
 pub use handover::{
     DURABLE_SIZE_IOCTL, HANDOVER_LEN, Handover, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, WRITTEN_IOCTL,
 };
@@ -81,7 +83,7 @@ pub use object::Object;
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]
 pub use ownership::{OwnerOptions, Ownership, TakeError};
-pub use queue_pair::{Handle, OnHandle, QueuePair, WithTimeout};
+pub use queue_pair::{OnHandle, QueuePair, WithTimeout};
 pub use seal_key::SealKey;
 pub use url::{Place, Url};
 pub use volume::Volume;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nearflash_direct::Seal;
 
-use super::queue_pair::Handle;
+use super::handle::Handle;
 
 /// The most objects of a connection. The node allows more handles.
 const OBJECTS_MAX: usize = 256;

@@ -37,13 +37,11 @@ use nearflash_direct::ownership::{
 };
 
 use self::beat::Beats;
-use self::holding::establish_all;
+use self::holding::{Holding, establish_all};
 use super::client::Client;
 use super::error::Error;
 use super::volume::Volume;
 use crate::span::span;
-
-pub(super) use holding::Holding;
 
 /// The description of an owner, and how it takes a volume.
 #[derive(Clone, Debug)]

@@ -14,7 +14,6 @@ use nearflash_direct::Status;
 use nearflash_direct::client::{ClientCompletion, ClientEvent};
 use nearflash_request::BufferId;
 
-pub use handles::Handle;
 use handles::Handles;
 pub(super) use handles::Source;
 pub use on_handle::OnHandle;
@@ -24,6 +23,7 @@ pub use timed::WithTimeout;
 use super::buffer::Buffer;
 use super::completion::Completion;
 use super::error::{Error, Lost};
+use super::handle::Handle;
 use super::link::{Link, LinkIdentity};
 use super::options::QueueOptions;
 use super::shared::Shared;

@@ -8,7 +8,7 @@ use nearflash_direct::client::{ClientOperation, RequestTag};
 use nearflash_request::BufferId;
 
 use super::buffer::Buffer;
-use super::queue_pair::Handle;
+use super::handle::Handle;
 use crate::stream;
 
 /// The number of low bits of a token that hold the slot's number; the number of the post is above

@@ -14,8 +14,6 @@ use super::buffer::Buffer;
 use super::completion::{Completion, Token};
 use super::error::{Error, LATE, Lost};
 use super::objects::Objects;
-#[cfg(feature = "ownership")]
-use super::ownership::Holding;
 use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
@@ -50,9 +48,18 @@ pub(super) enum Reconnection {
     /// Every call after the loss fails.
     #[cfg(feature = "ownership")]
     Never,
-    /// It connects again if the application still owns the volume; the number is its role.
+    /// It connects again if the application still owns the volume.
     #[cfg(feature = "ownership")]
-    AsOwner(Arc<Holding>, usize),
+    AsOwner(Box<dyn Owner>),
+}
+
+/// The owner of a volume, as a worker asks it.
+#[cfg(feature = "ownership")]
+pub(super) trait Owner: Send + Sync {
+    /// Refuses every call once another owner is known.
+    fn check(&self, deadline: Option<Instant>) -> Result<(), Error>;
+    /// Connects again, if the volume is still this process's.
+    fn reconnect(&self, pair: &mut QueuePair, deadline: Option<Instant>) -> Result<(), Error>;
 }
 
 /// The queue pair, and the state that is kept between calls.
@@ -296,9 +303,7 @@ impl Worker {
             #[cfg(feature = "ownership")]
             Reconnection::Never => Err(Error::ConnectionLost(Lost::Closed)),
             #[cfg(feature = "ownership")]
-            Reconnection::AsOwner(holding, role) => {
-                holding.reconnect(*role, &mut self.pair, self.deadline)
-            }
+            Reconnection::AsOwner(owner) => owner.reconnect(&mut self.pair, self.deadline),
         }?;
         self.replaced += 1;
         // A node that still has the number has lost nothing that it had answered.
@@ -313,9 +318,7 @@ impl Worker {
     #[cfg(feature = "ownership")]
     fn check_ownership(&self) -> Result<(), Error> {
         match &self.reconnection {
-            Reconnection::AsOwner(holding, _) if holding.is_over() => {
-                Err(holding.superseded(self.deadline))
-            }
+            Reconnection::AsOwner(owner) => owner.check(self.deadline),
             _ => Ok(()),
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::SubmitError;
-use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::params::ParamError;
+use nearflash_iscsi::pdu::LoginStatus;
 
 use super::options::Options;
 use super::status::TaskStatus;

@@ -31,6 +31,6 @@ pub use unit::LogicalUnit;
 
 pub use nearflash_iscsi::chap::{Account, AccountError, Credential, Secret, SecretLenError};
 pub use nearflash_iscsi::initiator::{DiscoveredTarget, Ending, Sense, Status, SubmitError};
-pub use nearflash_iscsi::login::LoginStatus;
+pub use nearflash_iscsi::pdu::LoginStatus;
 pub use nearflash_iscsi::{Digests, PeerError, name_part};
 pub use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};

@@ -83,7 +83,9 @@ pub(super) fn open(
     let session = HostSession::new(config);
     #[cfg(feature = "tls")]
     if let Some(tls) = &options.tls {
-        let secured = tls.secure(socket, options)?;
+        let key = tls.key(&options.host.nqn, &options.subsystem)?;
+        let secured = stream::connect_tls(socket, &key, options.timeout.to_duration())
+            .map_err(|source| HostError::Tls { address, source })?;
         return Ok(Connection::secured(secured, session, memory, staging_len));
     }
     Ok(Connection::new(socket, session, memory, staging_len))

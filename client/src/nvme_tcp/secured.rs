@@ -4,18 +4,16 @@
 //! subsystem, so the queues of one controller share an identity, and discovery has another one.
 
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nearflash_nvme::Nqn;
 use nearflash_nvme::tls::{Derivation, DeriveError, Psk, PskError, Suite, Version};
-use nearflash_tls::{PskKey, Stream};
+use nearflash_tls::PskKey;
 use zeroize::Zeroizing;
 
-use super::error::HostError;
-use super::options::Options;
 use crate::builders::builders;
-use crate::stream::{TlsKey, connect_tls};
+use crate::stream::TlsKey;
 
 /// The maximum number of bytes that are read from a PSK's file, which holds the PSK and a line end.
 const FILE_LEN_MAX: u64 = 4096;
@@ -57,26 +55,15 @@ impl Tls {
         suite_of(&self.psk).name()
     }
 
-    fn key(&self, options: &Options) -> Result<TlsKey, DeriveError> {
+    /// The key between a host and a subsystem.
+    pub(super) fn key(&self, host: &Nqn, subsystem: &Nqn) -> Result<TlsKey, DeriveError> {
         let Self { psk, derivation, version } = self;
-        let (host, subsystem) = (&options.host.nqn, &options.subsystem);
         let identity = psk.identity(*derivation, *version, host, subsystem)?;
         let key = psk.tls_key(*derivation, &identity)?;
         Ok(TlsKey {
             identity: identity.to_string().into_bytes(),
             key: PskKey::new(suite_of(psk), key.bytes()),
         })
-    }
-
-    /// Shakes hands over a connected socket.
-    pub(super) fn secure(
-        &self,
-        socket: OwnedFd,
-        options: &Options,
-    ) -> Result<(OwnedFd, Box<Stream>), HostError> {
-        let key = self.key(options)?;
-        let secured = connect_tls(socket, &key, options.timeout.to_duration());
-        secured.map_err(|source| HostError::Tls { address: options.address, source })
     }
 }
 
@@ -119,7 +106,6 @@ fn read_start(path: &Path) -> io::Result<Zeroizing<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nvme_tcp::{HostIdentity, Nqn, Uuid};
 
     const PSK: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
 
@@ -147,21 +133,18 @@ mod tests {
         let tls = Tls::from_file(&file.0).unwrap();
         assert_eq!(tls.suite(), "TLS_AES_128_GCM_SHA256");
         let nqn = Nqn::new("nqn.2014-08.org.example:host").unwrap();
-        let host = HostIdentity { nqn, id: Uuid::from_u128(7) };
         let subsystem = Nqn::new("nqn.2014-08.org.example:nvme").unwrap();
-        let options = Options::new("127.0.0.1:1".parse().unwrap(), subsystem, host);
-        let identity = |tls: &Tls, options: &Options| {
-            String::from_utf8(tls.key(options).unwrap().identity).unwrap()
+        let identity = |tls: &Tls, subsystem: &Nqn| {
+            String::from_utf8(tls.key(&nqn, subsystem).unwrap().identity).unwrap()
         };
         let names = "nqn.2014-08.org.example:host nqn.2014-08.org.example:nvme";
         let digest = "pGfVZR7R9eHQ5fQlm+pX+/IU6hualhtXpSdo9GZ8zAg=";
-        assert_eq!(identity(&tls, &options), format!("NVMe1R01 {names} {digest}"));
+        assert_eq!(identity(&tls, &subsystem), format!("NVMe1R01 {names} {digest}"));
         let zero = tls.clone().version(Version::Zero);
-        assert_eq!(identity(&zero, &options), format!("NVMe0R01 {names}"));
-        let discovery = options.clone().subsystem(Nqn::discovery());
-        assert!(identity(&tls, &discovery).contains(Nqn::discovery().as_str()));
+        assert_eq!(identity(&zero, &subsystem), format!("NVMe0R01 {names}"));
+        assert!(identity(&tls, &Nqn::discovery()).contains(Nqn::discovery().as_str()));
         let legacy = tls.clone().derivation(Derivation::Legacy);
-        assert_ne!(identity(&legacy, &options), identity(&tls, &options));
+        assert_ne!(identity(&legacy, &subsystem), identity(&tls, &subsystem));
     }
 
     #[test]

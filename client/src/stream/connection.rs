@@ -18,6 +18,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::error::{LinkError, taken};
 use super::forecast::Forecast;
+use super::received::Received;
 use super::scatter::{STAGED_BEHIND_PAYLOAD_LEN, Scatter};
 #[cfg(feature = "tls")]
 use super::secured::Secured;
@@ -315,15 +316,4 @@ pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
         Err(Errno::INTR) => Ok(false),
         Err(errno) => Err(LinkError::Socket(errno.into())),
     }
-}
-
-/// The result of one receive.
-pub(super) struct Received {
-    pub(super) len: usize,
-    /// Whether the socket has no more data for now.
-    pub(super) is_all: bool,
-}
-
-impl Received {
-    pub(super) const NOTHING: Self = Self { len: 0, is_all: true };
 }

@@ -9,6 +9,9 @@ mod error;
 mod forecast;
 #[cfg(feature = "tls")]
 mod handshake;
+#[cfg(feature = "tls")]
+mod over_tls;
+mod received;
 mod scatter;
 mod scattered;
 #[cfg(feature = "tls")]

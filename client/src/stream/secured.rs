@@ -9,15 +9,15 @@
 //! at most one; input is received only when all held input was decrypted.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use nearflash_session::{Chunk, Receiving};
+use nearflash_session::Chunk;
 use nearflash_tls::{Failure, Opened, RECORD_LEN, Stream};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::connection::{Connection, Received};
+use super::Memory;
 use super::error::{LinkError, taken};
-use super::{Memory, Session};
+use super::received::Received;
 
 /// The maximum number of bytes that one call receives.
 const INPUT_LEN: usize = 128 * 1024;
@@ -37,7 +37,7 @@ pub(super) struct Secured {
 }
 
 impl Secured {
-    fn new(stream: Box<Stream>) -> Self {
+    pub(super) fn new(stream: Box<Stream>) -> Self {
         let input = vec![0; INPUT_LEN].into_boxed_slice();
         let record = Vec::with_capacity(RECORD_LEN);
         Self { stream, input, record, records: Vec::new(), sent: 0 }
@@ -58,7 +58,7 @@ impl Secured {
     }
 
     /// Sends the encrypted records. Returns whether all were sent.
-    fn send_records<P>(&mut self, socket: BorrowedFd<'_>) -> Result<bool, LinkError<P>> {
+    pub(super) fn send_records<P>(&mut self, socket: BorrowedFd<'_>) -> Result<bool, LinkError<P>> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while self.has_unsent() {
             if self.sent == self.records.len() {
@@ -75,7 +75,7 @@ impl Secured {
     }
 
     /// Encrypts the beginning of the output. Returns its length.
-    fn seal_batch<'a>(
+    pub(super) fn seal_batch<'a>(
         &mut self,
         chunks: impl Iterator<Item = Chunk<'a>>,
         memory: &impl Memory,
@@ -126,7 +126,7 @@ impl Secured {
 
     /// Receives once, and decrypts into both parts. Returns the length of the plaintext, and whether
     /// the socket has no more data for now; `None` when nothing has arrived.
-    fn receive<P>(
+    pub(super) fn receive<P>(
         &mut self,
         socket: BorrowedFd<'_>,
         parts: [&mut [u8]; 2],
@@ -157,83 +157,13 @@ impl Secured {
     }
 
     /// Tells the other end that nothing follows, if there is room for that.
-    fn close(&mut self, socket: BorrowedFd<'_>) {
+    pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
         self.stream.close();
         let _ = self.send_records::<()>(socket);
     }
 }
 
 /// The records are wrong, or the other end has reported that ours are.
-fn broken<P>(failure: Failure) -> LinkError<P> {
+pub(super) fn broken<P>(failure: Failure) -> LinkError<P> {
     LinkError::Socket(io::Error::new(io::ErrorKind::InvalidData, failure))
-}
-
-impl<S: Session, M: Memory> Connection<S, M> {
-    /// A connection over a non-blocking socket that speaks TLS, whose handshake is over. The first
-    /// turn sends the session's first bytes.
-    pub(crate) fn secured(
-        (socket, stream): (OwnedFd, Box<Stream>),
-        session: S,
-        memory: M,
-        staging_len: usize,
-    ) -> Self {
-        let mut connection = Self::new(socket, session, memory, staging_len);
-        connection.secured = Some(Box::new(Secured::new(stream)));
-        connection
-    }
-
-    /// Sends all queued data, batch by batch, as far as the socket accepts it.
-    pub(super) fn send_secured(&mut self) -> Result<bool, LinkError<S::PeerError>> {
-        let Self { socket, session, memory, secured: Some(secured), .. } = self else {
-            return Ok(false);
-        };
-        let mut moved = false;
-        while secured.send_records(socket.as_fd())? && session.output_len() > 0 {
-            let sealed = secured.seal_batch(session.output(), memory).map_err(broken)?;
-            session.advance_output(sealed);
-            moved = true;
-        }
-        Ok(moved)
-    }
-
-    /// Receives once. The staging buffer is empty.
-    pub(super) fn receive_secured(&mut self) -> Result<Received, LinkError<S::PeerError>> {
-        let receiving = self.session.receiving();
-        if receiving == Receiving::Paused {
-            return if self.is_over() { Err(LinkError::Closed) } else { Ok(Received::NOTHING) };
-        }
-        let Self { socket, memory, staging, secured: Some(secured), .. } = self else {
-            return Ok(Received::NOTHING);
-        };
-        let place: &mut [u8] = match receiving {
-            Receiving::Payload { buffer, offset, len } => {
-                &mut memory.bytes_mut(buffer)[offset..][..len]
-            }
-            Receiving::Bytes | Receiving::Paused => &mut [],
-        };
-        let place_len = place.len();
-        let Some(received) = secured.receive(socket.as_fd(), [place, &mut staging[..]])? else {
-            return Ok(Received::NOTHING);
-        };
-        let in_place = received.len.min(place_len);
-        if let Receiving::Payload { buffer, offset, .. } = receiving
-            && in_place > 0
-        {
-            if offset == 0 {
-                self.forecast.begun(buffer);
-            }
-            self.session.handle_payload(&self.memory.bytes(buffer)[offset..][..in_place]);
-        }
-        self.staged = 0..received.len - in_place;
-        self.consume()?;
-        Ok(received)
-    }
-}
-
-impl<S, M> Drop for Connection<S, M> {
-    fn drop(&mut self) {
-        if let Some(secured) = &mut self.secured {
-            secured.close(self.socket.as_fd());
-        }
-    }
 }

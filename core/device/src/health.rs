@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearflash_units::Nanos;
 
+use crate::failures::Failures;
 use crate::unflushed::Unflushed;
 
 /// The maximum time for which a success waits for other operations. A core processes the failure of
@@ -25,21 +26,18 @@ pub const DOUBT_MAX: Nanos = Nanos::from_millis(250);
 /// The durability record of one device, shared by all cores.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Flushes and durable writes that failed.
-    failures: AtomicU32,
-    /// The value of `failures` when they were last cleared.
-    cleared: AtomicU32,
+    failures: Failures,
     epoch: AtomicU32,
     /// Flushes and durable writes under way, of even and of odd epochs.
     under_way: [AtomicU32; 2],
     /// Answered writes that the machine of the device may lose.
-    pub(crate) unflushed: Unflushed,
+    unflushed: Unflushed,
 }
 
 /// A flush or a durable write under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// The value of [`Health::failures`] when it began.
+    /// The number of failures when it began.
     failures: u32,
     is_odd: bool,
 }
@@ -54,7 +52,7 @@ pub struct Success {
 impl Health {
     /// Registers a flush or a durable write that is about to be submitted.
     pub fn begin(&self) -> Promise {
-        let failures = self.failures.load(Ordering::SeqCst);
+        let failures = self.failures.count();
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);
             self.of_epoch(epoch).fetch_add(1, Ordering::SeqCst);
@@ -96,7 +94,7 @@ impl Health {
 
     /// Whether a success that has waited for [`DOUBT_MAX`] can be believed.
     pub fn judge_overdue(&self, success: Success) -> bool {
-        self.failures.load(Ordering::SeqCst) == success.failures && !self.is_suspect()
+        self.failures.count() == success.failures && !self.is_suspect()
     }
 
     /// The number of operations under way of this epoch, and of all others of the same parity.
@@ -106,19 +104,45 @@ impl Health {
 
     /// Records that a flush or a durable write failed: data acknowledged earlier may be lost.
     pub fn note_failure(&self) {
-        self.failures.fetch_add(1, Ordering::SeqCst);
+        self.failures.note();
     }
 
     /// Whether a failure is not cleared. Until it is, no flush and no durable write may succeed.
     pub fn is_suspect(&self) -> bool {
-        self.cleared.load(Ordering::SeqCst) != self.failures.load(Ordering::SeqCst)
+        self.failures.has_any()
     }
 
     /// Clears the failures so far; a concurrent later failure stays. Operations that were under way
     /// during a cleared failure still do not succeed. Returns whether there were failures to clear.
     pub fn clear(&self) -> bool {
-        let failures = self.failures.load(Ordering::SeqCst);
-        self.cleared.swap(failures, Ordering::SeqCst) != failures
+        self.failures.clear()
+    }
+
+    /// The device is at this start, which may be another one than before. Returns whether answered writes
+    /// may be lost.
+    pub fn note_start(&self, start: u64) -> bool {
+        self.unflushed.note_start(start, &self.failures)
+    }
+
+    /// Notes the start of a device whose starts have growing numbers, of which 0 is the first one. A core that knows
+    /// an earlier start changes nothing.
+    pub fn note_later_start(&self, start: u64) -> bool {
+        self.unflushed.note_later_start(start, &self.failures)
+    }
+
+    /// A write is answered that was done in this start of the device, and not durably.
+    pub fn note_written(&self, start: u64) {
+        self.unflushed.note_written(start, &self.failures);
+    }
+
+    /// The writes that a flush covers which is sent now.
+    pub fn covered(&self) -> u64 {
+        self.unflushed.covered()
+    }
+
+    /// A flush that covers these writes was answered.
+    pub fn note_flushed(&self, covered: u64) {
+        self.unflushed.note_flushed(covered);
     }
 }
 

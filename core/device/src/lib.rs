@@ -4,6 +4,7 @@
 //! This crate has no notion of volumes beyond their UUIDs, of requests, or of how a device is opened.
 
 mod device;
+mod failures;
 mod health;
 mod mirror_key;
 mod unflushed;

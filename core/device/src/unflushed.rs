@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::health::Health;
+use crate::failures::Failures;
 
 /// The counts of one device.
 #[derive(Debug, Default)]
@@ -35,58 +35,54 @@ impl Unflushed {
     fn forget(&self) {
         self.flushed.fetch_max(self.written.load(Ordering::SeqCst), Ordering::SeqCst);
     }
-}
 
-impl Health {
-    /// The device is at this start, which may be another one than before. Returns whether answered writes
-    /// may be lost.
-    pub fn note_start(&self, start: u64) -> bool {
-        let was = self.unflushed.start.load(Ordering::SeqCst);
-        let is_lost = was != 0 && was != start && self.note_loss();
-        self.unflushed.start.store(start, Ordering::SeqCst);
+    /// See [`crate::Health::note_start`].
+    pub(crate) fn note_start(&self, start: u64, failures: &Failures) -> bool {
+        let was = self.start.load(Ordering::SeqCst);
+        let is_lost = was != 0 && was != start && self.note_loss(failures);
+        self.start.store(start, Ordering::SeqCst);
         is_lost
     }
 
-    /// Notes the start of a device whose starts have growing numbers, of which 0 is the first one. A core that knows
-    /// an earlier start changes nothing.
-    pub fn note_later_start(&self, start: u64) -> bool {
-        let is_lost = self.unflushed.start.load(Ordering::SeqCst) < start && self.note_loss();
-        self.unflushed.start.fetch_max(start, Ordering::SeqCst);
+    /// See [`crate::Health::note_later_start`].
+    pub(crate) fn note_later_start(&self, start: u64, failures: &Failures) -> bool {
+        let is_lost = self.start.load(Ordering::SeqCst) < start && self.note_loss(failures);
+        self.start.fetch_max(start, Ordering::SeqCst);
         is_lost
     }
 
-    fn note_loss(&self) -> bool {
-        let is_lost = self.unflushed.has_any();
+    fn note_loss(&self, failures: &Failures) -> bool {
+        let is_lost = self.has_any();
         if is_lost {
-            self.note_failure();
-            self.unflushed.forget();
+            failures.note();
+            self.forget();
         }
         is_lost
     }
 
-    /// A write is answered that was done in this start of the device, and not durably.
-    pub fn note_written(&self, start: u64) {
-        self.unflushed.written.fetch_add(1, Ordering::SeqCst);
+    /// See [`crate::Health::note_written`].
+    pub(crate) fn note_written(&self, start: u64, failures: &Failures) {
+        self.written.fetch_add(1, Ordering::SeqCst);
         // Another core knows already that the device has started again.
-        if self.unflushed.start.load(Ordering::SeqCst) != start {
-            self.note_failure();
+        if self.start.load(Ordering::SeqCst) != start {
+            failures.note();
         }
     }
 
-    /// The writes that a flush covers which is sent now.
-    pub fn covered(&self) -> u64 {
-        self.unflushed.written.load(Ordering::SeqCst)
+    /// See [`crate::Health::covered`].
+    pub(crate) fn covered(&self) -> u64 {
+        self.written.load(Ordering::SeqCst)
     }
 
-    /// A flush that covers these writes was answered.
-    pub fn note_flushed(&self, covered: u64) {
-        self.unflushed.flushed.fetch_max(covered, Ordering::SeqCst);
+    /// See [`crate::Health::note_flushed`].
+    pub(crate) fn note_flushed(&self, covered: u64) {
+        self.flushed.fetch_max(covered, Ordering::SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Health;
 
     #[test]
     fn a_restart_fails_the_device_only_if_an_answered_write_was_not_flushed() {

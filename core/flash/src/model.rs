@@ -8,6 +8,7 @@
 //! moves. Invariants: a refused request changes nothing; a moment that is returned is not before the
 //! one that was given.
 
+mod bounds;
 mod error;
 mod flash;
 mod pcm;

@@ -16,7 +16,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nearflash_engine::CoreId;
-use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
+use nearflash_iscsi::login::{LoginDemand, SessionKind};
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_iscsi::serving::{
     Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
     SessionStatus, SiblingOutcome, TargetSession,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use nearflash_device::{DeviceId, DeviceResult};
 use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Opened, Owner, Traced};
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
 use nearflash_nvme::auth::{Hash, Step};

@@ -34,7 +34,7 @@ impl PeerError {
 
     /// Whether the authentication of an initiator failed.
     pub(crate) fn is_failed_proof(self) -> bool {
-        let status = nearflash_iscsi::login::LoginStatus::AUTHENTICATION_FAILURE;
+        let status = nearflash_iscsi::pdu::LoginStatus::AUTHENTICATION_FAILURE;
         self == Self::Iscsi(nearflash_iscsi::PeerError::Login(status))
     }
 

@@ -30,6 +30,6 @@ pub use face::Face;
 pub use nearflash_session::{Chunk, Digests, Receiving};
 pub(crate) use nearflash_session::{digest, length};
 pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};
-pub use secret::Secret;
+pub use secret::{SECRET_LEN, Secret};
 pub use tls::{TLS_IDENTITY_LEN_MAX, TlsIdentity, TlsIdentityError, TlsKey};
 pub use wire::{Bearer, BearerError, Opcode, Run, Seal, SealError, SealTerms, Status};

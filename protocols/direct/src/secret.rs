@@ -4,20 +4,21 @@ use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::wire::PROOF_LEN;
+/// The length of a secret, in bytes.
+pub const SECRET_LEN: usize = 32;
 
 /// The secret of a key: overwritten when dropped, never printed, compared in constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret([u8; PROOF_LEN]);
+pub struct Secret([u8; SECRET_LEN]);
 
 impl Secret {
     /// The secret of these bytes.
-    pub const fn new(bytes: [u8; PROOF_LEN]) -> Self {
+    pub const fn new(bytes: [u8; SECRET_LEN]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
-    pub const fn bytes(&self) -> &[u8; PROOF_LEN] {
+    pub const fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
 }

@@ -53,7 +53,7 @@ pub enum PeerError {
     Param(#[from] crate::params::ParamError),
     /// The login was refused, by this end or by the peer.
     #[error("login refused: {0}")]
-    Login(crate::login::LoginStatus),
+    Login(crate::pdu::LoginStatus),
     /// The other end did not prove that it knows its secret.
     #[error("the target did not prove that it knows the secret of its CHAP account")]
     Impostor,

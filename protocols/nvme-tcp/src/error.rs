@@ -3,7 +3,10 @@
 //! Spec: NVMe/TCP 1.1, 3.5 (error handling) and the FES tables of 3.6.2.4 and 3.6.2.5. An error of
 //! a single command is not one of these: it is the status of the command's completion.
 
-use crate::pdu::{FatalStatus, PduType};
+use nearflash_session::Output;
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use crate::pdu::{FatalStatus, PduType, TermReq};
 
 /// The peer violated the protocol or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -54,5 +57,24 @@ impl PeerError {
             }
             Self::Terminated { .. } | Self::Silent => None,
         }
+    }
+
+    /// Queues the termination request for this error, if it has one, with the invalid header.
+    pub(crate) fn push_request(&self, output: &mut Output, pdu_type: PduType, header: &[u8]) {
+        if let Some((status, information)) = self.fatal_status() {
+            let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
+            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
+            let request = TermReq::new(pdu_type, status, information, header_len);
+            output.push_bytes(request.as_bytes());
+            output.push_bytes(header);
+        }
+    }
+
+    /// The peer's reason for ending the connection: its termination request.
+    #[cold]
+    pub(crate) fn of_request(head: &[u8]) -> Self {
+        let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
+        let (status, information) = (request.status.0.get(), request.information.get());
+        Self::Terminated { status, information }
     }
 }

@@ -25,7 +25,6 @@ mod opcode;
 mod previous;
 pub mod property;
 pub mod reservation;
-mod secret_text;
 pub mod serving;
 mod sgl;
 mod status;

@@ -11,9 +11,9 @@ use nearflash_iscsi::initiator::{
     CommandData, CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing, Status,
     TaskCompletion, TaskId,
 };
-use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
+use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
-use nearflash_iscsi::pdu::{LogoutReason, TaskFunction, TaskResult};
+use nearflash_iscsi::pdu::{LoginStatus, LogoutReason, TaskFunction, TaskResult};
 use nearflash_iscsi::{Chunk, PeerError, Receiving};
 
 use crate::PATIENCE;

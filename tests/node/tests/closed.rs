@@ -4,7 +4,7 @@
 use nearflash::Error;
 use nearflash::direct::Status;
 use nearflash::nvme_tcp::{Controller, HostIdentity, Options};
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_node_tests::{
     Door, Initiator, Key, Node, Place, Who, assert_serves_direct, assert_serves_iscsi, subsystem,
 };

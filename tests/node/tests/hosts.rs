@@ -7,7 +7,7 @@ use nearflash::nvme_tcp::{
     discover,
 };
 use nearflash_iscsi::initiator::{CommandData, Status as ScsiStatus, cdb};
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_node_tests::{Host, Initiator, Node, Place, Who, eventually, subsystem};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use serde_json::Value;

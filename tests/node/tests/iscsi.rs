@@ -8,7 +8,7 @@ use std::net::TcpStream;
 
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::{CommandData, Event, Status, cdb};
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_node_tests::{
     Door, Host, Initiator, Node, PATIENCE, Place, Who, assert_serves, assert_serves_iscsi,
     eventually,

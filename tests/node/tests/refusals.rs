@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use nearflash::direct::Status as DirectStatus;
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_node_tests::{
     DirectWire, Door, Initiator, Key, Node, Place, Who, Wire, connect_command, eventually,
     nearflash, subsystem,

@@ -1,5 +1,7 @@
 //! An opened device: its name, its properties, and the medium that the reactor submits to.
 
+mod file_state;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,8 +13,11 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;
 use uuid::Uuid;
 
+pub use self::file_state::FileRoom;
+pub(crate) use self::file_state::FileState;
+use self::file_state::truncated;
+
 use crate::file::{Storage, file_run, read_at, zero_range};
-use crate::file_state::{FileState, truncated};
 use crate::spec::NullDelays;
 use crate::{ModelDevice, RamRegion};
 

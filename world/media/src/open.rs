@@ -11,10 +11,9 @@ use rustix::fs::fdatasync;
 use uuid::Uuid;
 
 use crate::NullDelays;
-use crate::device::{Device, Kind, UringDevice};
+use crate::device::{Device, FileState, Kind, UringDevice};
 use crate::error::OpenError;
 use crate::file::{Asked, OpenFile, block_discards, punches, releases, write_at};
-use crate::file_state::FileState;
 use crate::probe::what_it_holds;
 use crate::{Backing, DeviceSpec, ModelDevice, RamRegion};
 

@@ -7,6 +7,7 @@
 //! Io_uring is required; see [`StartError`] for systems that forbid it.
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
 
+mod acceptor;
 mod arena;
 mod asleep;
 mod clock;
@@ -26,10 +27,11 @@ mod tls;
 mod token;
 mod unsent;
 
+pub use acceptor::Records;
 pub use clock::Epoch;
 pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};
 pub use rings::{RINGS_MAX, SHARED_LEN_MAX};
 pub use spin::SPIN_MAX;
-pub use tls::{Records, Tls};
+pub use tls::Tls;

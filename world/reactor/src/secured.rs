@@ -15,10 +15,10 @@ use nearflash_session::DoorTls;
 use nearflash_shard::{Notice, Peer, Received, Sent, SocketId, TlsFault, TlsIdentity};
 use nearflash_tls::{Failure, HANDSHAKE_BYTE, Opened, RECORD_LEN, RECORD_OVERHEAD, Stream};
 
+use crate::acceptor::{Acceptor, Identities};
 use crate::handshake_input::HandshakeInput;
 use crate::kernel_tls::{self, NotInKernel};
 use crate::sockets;
-use crate::tls::{Acceptor, Identities};
 
 /// The most bytes that one call receives. It is the most input that a connection holds.
 const INPUT_LEN: usize = 128 * 1024;

@@ -2,6 +2,18 @@
 
 use std::fmt;
 
+#[cfg(not(target_env = "musl"))]
+use crate::openssl as ffi;
+
+/// The library's reasons of failures that have a name here.
+#[cfg(not(target_env = "musl"))]
+mod reasons {
+    pub(super) const BINDER_DOES_NOT_VERIFY: i32 = 253;
+    pub(super) const CALLBACK_FAILED: i32 = 234;
+    /// The reason for the peer's alert 0; the other alerts follow.
+    pub(super) const FIRST_ALERT: i32 = 1000;
+}
+
 /// Why a connection with TLS failed. It must be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Failure {
@@ -31,12 +43,24 @@ impl Failure {
             Self::WrongKey | Self::NoKey | Self::NotProved => None,
         }
     }
+
+    /// The failure of the last call of the library in this thread.
+    #[cfg(not(target_env = "musl"))]
+    pub(crate) fn last() -> Self {
+        let error = ffi::take_error();
+        match ffi::reason_of(error) {
+            reasons::BINDER_DOES_NOT_VERIFY => Self::WrongKey,
+            reasons::CALLBACK_FAILED => Self::NoKey,
+            _ => Self::Protocol(LibraryError(error)),
+        }
+    }
 }
 
 impl LibraryError {
     #[cfg(not(target_env = "musl"))]
     fn alert(self) -> Option<u8> {
-        crate::library::alert(self.0)
+        let alert = ffi::reason_of(self.0).checked_sub(reasons::FIRST_ALERT)?;
+        u8::try_from(alert).ok()
     }
 
     #[cfg(target_env = "musl")]
@@ -48,7 +72,7 @@ impl LibraryError {
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[cfg(not(target_env = "musl"))]
-        if let Some(reason) = crate::library::reason(self.0) {
+        if let Some(reason) = ffi::text_of(self.0) {
             return f.write_str(reason);
         }
         write!(f, "error {:#x} of OpenSSL", self.0)
@@ -69,4 +93,12 @@ pub enum StartError {
     /// The library refuses its configuration.
     #[error("OpenSSL cannot be used ({0}): use version 1.1.1 or newer")]
     Library(LibraryError),
+}
+
+#[cfg(not(target_env = "musl"))]
+impl StartError {
+    /// The error of the last call of the library in this thread.
+    pub(crate) fn last() -> Self {
+        Self::Library(LibraryError(ffi::take_error()))
+    }
 }

@@ -1,10 +1,10 @@
 //! OpenSSL: the configuration of both ends, and the callbacks that find keys.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::error::{Failure, LibraryError, StartError};
+use crate::error::StartError;
 use crate::hello::identities;
 use crate::key::{Identity, KeySource, PskKey, Suite};
 use crate::openssl as ffi;
@@ -15,11 +15,6 @@ use crate::wire::{self, Keys, Wire};
 const PRE_SHARED_KEY: c_uint = 41;
 /// The alert `unknown_psk_identity`. RFC 8446, 6.2.
 const UNKNOWN_PSK_IDENTITY: c_int = 115;
-/// The library's reasons of failures that have a name here.
-const BINDER_DOES_NOT_VERIFY: c_int = 253;
-const CALLBACK_FAILED: c_int = 234;
-/// The library's reason for the peer's alert 0; the other alerts follow.
-const FIRST_ALERT: c_int = 1000;
 
 impl Suite {
     /// Its number. RFC 8446, B.4.
@@ -66,7 +61,7 @@ impl Context {
         }
         // SAFETY: the method is one of the library's.
         let made = unsafe { NonNull::new(ffi::SSL_CTX_new(method())) };
-        let context = Self(made.ok_or_else(start_error)?);
+        let context = Self(made.ok_or_else(StartError::last)?);
         let it = context.0.as_ptr();
         // SAFETY: the context is valid, and the text is static.
         let is_set = unsafe {
@@ -76,14 +71,14 @@ impl Context {
                 && ffi::set_groups(it, GROUPS)
                 && ffi::SSL_CTX_set_num_tickets(it, 0) == 1
         };
-        if is_set { Ok(context) } else { Err(start_error()) }
+        if is_set { Ok(context) } else { Err(StartError::last()) }
     }
 
     /// A connection over a wire.
     fn connection(&self, keys: Keys) -> Result<Stream, StartError> {
         // SAFETY: the context is valid.
         let ssl = unsafe { NonNull::new(ffi::SSL_new(self.0.as_ptr())) };
-        Stream::over(ssl.ok_or_else(start_error)?, Wire::new(keys))
+        Stream::over(ssl.ok_or_else(StartError::last)?, Wire::new(keys))
     }
 }
 
@@ -289,44 +284,4 @@ unsafe fn session_of(ssl: *mut ffi::SSL, key: &PskKey) -> *mut ffi::SSL_SESSION 
         }
         session
     }
-}
-
-/// Takes the errors of this thread, of which the first is the cause.
-fn take_error() -> c_ulong {
-    // SAFETY: the calls have no arguments.
-    unsafe {
-        let first = ffi::ERR_get_error();
-        ffi::ERR_clear_error();
-        first
-    }
-}
-
-/// The failure that the last call reported.
-pub(crate) fn failure() -> Failure {
-    let error = take_error();
-    match ffi::reason_of(error) {
-        BINDER_DOES_NOT_VERIFY => Failure::WrongKey,
-        CALLBACK_FAILED => Failure::NoKey,
-        _ => Failure::Protocol(LibraryError(error)),
-    }
-}
-
-pub(crate) fn start_error() -> StartError {
-    StartError::Library(LibraryError(take_error()))
-}
-
-/// The alert of the peer that an error reports.
-pub(crate) fn alert(error: u64) -> Option<u8> {
-    let alert = ffi::reason_of(error).checked_sub(FIRST_ALERT)?;
-    u8::try_from(alert).ok()
-}
-
-/// The library's text for an error.
-pub(crate) fn reason(error: u64) -> Option<&'static str> {
-    // SAFETY: the library returns null, or a text that lives as long as the process.
-    let text = unsafe {
-        let text = ffi::ERR_reason_error_string(error);
-        (!text.is_null()).then(|| CStr::from_ptr(text))
-    };
-    text?.to_str().ok()
 }

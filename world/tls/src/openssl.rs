@@ -231,3 +231,23 @@ pub(crate) unsafe fn BIO_set_retry_read(bio: *mut BIO) {
 pub(crate) fn reason_of(error: c_ulong) -> c_int {
     c_int::try_from(error & REASON_MASK).expect("it has twelve bits")
 }
+
+/// The library's text for the reason of an error.
+pub(crate) fn text_of(error: c_ulong) -> Option<&'static str> {
+    // SAFETY: the library returns null, or a text that lives as long as the process.
+    let text = unsafe {
+        let text = ERR_reason_error_string(error);
+        (!text.is_null()).then(|| CStr::from_ptr(text))
+    };
+    text?.to_str().ok()
+}
+
+/// Takes the errors of this thread, of which the first is the cause.
+pub(crate) fn take_error() -> c_ulong {
+    // SAFETY: the calls have no arguments.
+    unsafe {
+        let first = ERR_get_error();
+        ERR_clear_error();
+        first
+    }
+}

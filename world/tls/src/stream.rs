@@ -4,11 +4,11 @@ use std::fmt;
 use std::mem;
 use std::ptr::NonNull;
 
+use crate::Opened;
 use crate::error::{Failure, StartError};
 use crate::key::{Identity, PskKey, TrafficKeys};
 use crate::openssl as ffi;
 use crate::wire::{self, Keys, Wire};
-use crate::{Opened, library};
 
 /// One end of a connection: plaintext on one side, records on the other.
 pub struct Stream {
@@ -197,7 +197,7 @@ impl Stream {
             ffi::SSL_write_ex(self.ssl(), bytes, plaintext.len(), &raw mut len)
         };
         // The output always has room, so that all of the plaintext is written.
-        if result == 1 { Ok(()) } else { Err(self.error(result).unwrap_or_else(library::failure)) }
+        if result == 1 { Ok(()) } else { Err(self.error(result).unwrap_or_else(Failure::last)) }
     }
 
     /// Tells the peer that nothing follows, in the output.
@@ -227,7 +227,7 @@ impl Stream {
         // SAFETY: the connection is valid, and the last call was one of it.
         match unsafe { ffi::SSL_get_error(self.ssl(), result) } {
             ffi::SSL_ERROR_WANT_READ | ffi::SSL_ERROR_WANT_WRITE => None,
-            _ => Some(library::failure()),
+            _ => Some(Failure::last()),
         }
     }
 }

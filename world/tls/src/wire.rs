@@ -118,7 +118,7 @@ fn method() -> Result<*const ffi::BIO_METHOD, StartError> {
             Some(Method(method))
         }
     });
-    let made = made.as_ref().ok_or_else(crate::library::start_error)?;
+    let made = made.as_ref().ok_or_else(StartError::last)?;
     Ok(made.0.as_ptr())
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn bio(wire: NonNull<Wire>) -> Result<NonNull<ffi::BIO>, StartError> 
     let method = method()?;
     // SAFETY: the method is complete. The data is set before anything uses the BIO.
     unsafe {
-        let bio = NonNull::new(ffi::BIO_new(method)).ok_or_else(crate::library::start_error)?;
+        let bio = NonNull::new(ffi::BIO_new(method)).ok_or_else(StartError::last)?;
         ffi::BIO_set_data(bio.as_ptr(), wire.as_ptr().cast());
         ffi::BIO_set_init(bio.as_ptr(), 1);
         Ok(bio)

@@ -9,21 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
+use super::error::FloorError;
 use super::exchange::MessageCounter;
-use super::run::{FloorError, Tuning};
+use super::spec::{Tuning, Waits};
 
 /// The longest sleep, so that a side notices the end of the run.
 const SLEEP_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-
-/// How the sides of a floor wait.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Waits {
-    /// They spin, each on a core of its own.
-    #[default]
-    Spinning,
-    /// They sleep at once, so that several can share a core.
-    Asleep,
-}
 
 /// The waiting of one side.
 pub(super) struct Sleeper<'a> {

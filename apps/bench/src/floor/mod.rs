@@ -21,12 +21,16 @@
 //! them can share a core.
 
 mod end;
+mod error;
 mod exchange;
 mod relay;
 mod run;
+mod spec;
 mod tune;
+mod usage;
 
-pub use end::Waits;
+pub use error::FloorError;
 pub use exchange::{Exchange, Headers};
-pub use run::{FloorCores, FloorError, FloorRun, FloorSpec, Tuning, measure};
+pub use run::{FloorRun, measure};
+pub use spec::{FloorCores, FloorSpec, Tuning, Waits};
 pub use tune::tuned;

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::end::{End, Side, Sleeper};
+use super::error::FloorError;
 use super::exchange::Exchange;
-use super::run::{FloorError, FloorSpec, Usage};
+use super::spec::FloorSpec;
+use super::usage::Usage;
 use crate::cpu::CpuMeter;
 
 /// The loop until `stop`. Each socket to a client has one to the third party.

@@ -7,7 +7,9 @@
 
 use nearflash_units::Nanos;
 
-use super::run::{FloorError, FloorSpec, Tuning, measure};
+use super::error::FloorError;
+use super::run::measure;
+use super::spec::{FloorSpec, Tuning};
 use crate::stats::Quartiles;
 
 /// Counted time of each trial.

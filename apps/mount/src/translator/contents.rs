@@ -14,7 +14,7 @@ use super::Translator;
 use super::init::REQUEST_LEN_MAX;
 use super::opened::Durable;
 use crate::attributes::without_privileges;
-use crate::session::Cache;
+use crate::options::Cache;
 
 thread_local! {
     /// The bytes of the read that this thread answers.

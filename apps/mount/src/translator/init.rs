@@ -4,7 +4,7 @@ use std::time::UNIX_EPOCH;
 
 use fuser::{FileAttr, FileType, INodeNo, InitFlags, KernelConfig};
 
-use crate::session::Cache;
+use crate::options::Cache;
 
 /// The longest read and write.
 pub(crate) const REQUEST_LEN_MAX: u32 = 1 << 20;

@@ -17,7 +17,7 @@ use nearflash_files_service::{FileCalls, FilesError, InodeNumber, SealedFile};
 use rustix::fs::OFlags;
 
 use super::{Translator, opened};
-use crate::session::Cache;
+use crate::options::Cache;
 
 /// The call that gives seals.
 type GiveSeal = fn(&dyn FileCalls, InodeNumber, Rights) -> Result<SealedFile, FilesError>;

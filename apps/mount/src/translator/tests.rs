@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::opened::{Durable, handle};
 use super::{Kept, Translator};
 use crate::gate::Gate;
-use crate::session::Cache;
+use crate::options::Cache;
 
 const LEN: ByteLen = ByteLen(16 * MIB);
 const ROOT: InodeNumber = InodeNumber::ROOT;

@@ -4,7 +4,7 @@ use nearflash_api::RefusalReason;
 use nearflash_direct::PeerError as DirectError;
 use nearflash_direct::serving::TlsKeyRefused as ClientRefused;
 use nearflash_iscsi::PeerError as IscsiError;
-use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_nvme::Status;
 use nearflash_nvme::serving::Refusal as Refused;
 use nearflash_shard::{Claim, Notice, Peer, PeerError, Protocol, TlsFault, TlsKeyRefused};

@@ -3,8 +3,8 @@
 use crate::plan::Peer;
 use crate::report::{Chapter, Fact};
 use crate::result::Results;
-use crate::run::Timing;
 use crate::studies::{Setting, Study};
+use crate::timing::Timing;
 
 /// A chapter for each named study, and for each study of which an earlier command measured points.
 pub(super) fn chapters(

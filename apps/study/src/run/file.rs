@@ -11,10 +11,10 @@ use nearflash_units::ByteLen;
 use super::drive::range_per_client;
 use super::error::PointError;
 use super::fio;
-use super::timing::Timing;
 use super::ways::Place;
 use crate::plan::{FileWay, Layout, Load};
 use crate::result::Run;
+use crate::timing::Timing;
 
 /// The arguments of `nearflash` for a load, without those for its output.
 pub(super) fn words(way: FileWay, place: &Place, load: &Load) -> Vec<String> {

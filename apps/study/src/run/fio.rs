@@ -7,10 +7,10 @@ use nearflash_bench::placement::CoreId;
 use nearflash_units::ByteLen;
 
 use super::drive::range_per_client;
-use super::timing::Timing;
-use super::ways::Raw;
+use crate::local::Raw;
 use crate::plan::{Layout, Load};
 use crate::result::{Comparable, Cpu, Latency, Run};
+use crate::timing::Timing;
 
 /// The subject of a fio run.
 pub(super) enum On<'a> {

@@ -15,14 +15,11 @@ mod session;
 mod space;
 mod stand;
 mod stand_spec;
-mod timing;
 mod ways;
 
 pub use session::{Ended, Session};
 pub use stand::Stand;
 pub use stand_spec::StandSpec;
-pub use timing::Timing;
 
 pub(crate) use measure::OTHERS_SHARE_MAX;
 pub(crate) use quiet::others_share;
-pub(crate) use ways::Raw;

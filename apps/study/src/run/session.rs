@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::progress::Progress;
 use super::stand::Stand;
-use super::timing::Timing;
 use crate::error::StudyError;
 use crate::plan::{Point, PointId};
 use crate::result::Outcome;
 use crate::store::Store;
+use crate::timing::Timing;
 
 /// Expected overhead per run in milliseconds: starting engines and probing cores.
 const EXTRA_MS: u64 = 60;

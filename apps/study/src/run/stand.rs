@@ -17,9 +17,10 @@ use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::peers::Served;
 use super::space::{SPACE_VOLUME_LEN, Space, soon, volume as volume_of};
 use super::stand_spec::StandSpec;
-use super::ways::{Place, Raw, Way};
+use super::ways::{Place, Way};
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
+use crate::local::Raw;
 use crate::plan::{Door, FileWay, Layout, Load, Medium, Peer, SessionOptions, Spread, Subject};
 
 /// Length of the operations that fill a volume.

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::timing::Timing;
 use crate::local::Disk;
 use crate::plan::Medium;
+use crate::timing::Timing;
 
 /// The parameters of a stand.
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! The ways to a subject: each creates engines for clients.
 
-use std::path::PathBuf;
-
 use nearflash_bench::BenchError;
 use nearflash_bench::engine::{
     AnyEngine, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, NullEngine, Opener,
@@ -19,14 +17,6 @@ pub(super) struct Place {
     pub(super) offset: ByteOffset,
     /// `None` for the rest of the target.
     pub(super) len: Option<ByteLen>,
-}
-
-/// A range of a file or device that is measured without a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Raw {
-    pub(crate) path: PathBuf,
-    pub(crate) offset: ByteOffset,
-    pub(crate) len: ByteLen,
 }
 
 /// A connected target that can run a load.

@@ -17,9 +17,10 @@ use nearflash::{Buffer, Client, Completion, Credentials, Error, Options, QueueOp
 use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};
 
-use super::pieces::{self, DEPTH, PIECE_LEN};
-use crate::transfer::Memory;
-
+/// The most requests in flight.
+pub(super) const DEPTH: u32 = 4;
+/// The length of a request. The protocol cuts longer ones at multiples of it.
+pub(super) const PIECE_LEN: usize = 256 << 10;
 /// The longest time for which a lost link is made again, to end its writes.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
 /// The time after a node could not be reached within which it is not tried again.
@@ -152,30 +153,6 @@ impl Node {
 
     pub(super) fn close(&mut self, handle: Handle) {
         self.pair.close(handle);
-    }
-
-    pub(super) fn read(
-        &mut self,
-        handle: Handle,
-        memory: Memory<'_>,
-        offset: u64,
-    ) -> Result<(), NodeTrouble> {
-        pieces::read(self, handle, memory, offset)
-    }
-
-    pub(super) fn write(
-        &mut self,
-        handle: Handle,
-        memory: Memory<'_>,
-        offset: u64,
-        is_durable: bool,
-    ) -> Result<(), NodeTrouble> {
-        pieces::write(self, (handle, is_durable), memory, offset)
-    }
-
-    /// Makes all bytes durable that the volume has.
-    pub(super) fn flush(&mut self, handle: Handle) -> Result<(), NodeTrouble> {
-        pieces::flush(self, handle)
     }
 
     /// After a lost link: makes it again, so that no write of it takes effect later.

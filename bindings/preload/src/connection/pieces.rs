@@ -5,13 +5,9 @@ use std::time::{Duration, Instant};
 use nearflash::direct::Handle;
 use nearflash::{Buffer, Error, Token};
 
-use super::node::{Node, NodeTrouble};
-use crate::transfer::Memory;
+use super::node::{DEPTH, Node, NodeTrouble, PIECE_LEN};
+use crate::work::Memory;
 
-/// The most requests in flight.
-pub(super) const DEPTH: u32 = 4;
-/// The length of a request. The protocol cuts longer ones at multiples of it.
-pub(super) const PIECE_LEN: usize = 256 << 10;
 /// The shortest buffer: buffers are kept, and fit the next call.
 const BUFFER_LEN_MIN: usize = 16 << 10;
 /// The time for which a call spins before it sleeps: a wake-up costs more than a whole exchange.
@@ -49,49 +45,52 @@ impl Flight {
     }
 }
 
-/// Reads the bytes from `offset` on.
-pub(super) fn read(
-    node: &mut Node,
-    handle: Handle,
-    memory: Memory<'_>,
-    offset: u64,
-) -> Result<(), NodeTrouble> {
-    let post = |node: &mut Node, start: usize, len: usize| {
-        let buffer = buffer(node, len)?;
-        Ok(node.pair.post_read_on(handle, buffer, offset + wide(start))?)
-    };
-    fly(node, memory.len(), post, |start, bytes| memory.store(start, bytes))
-}
-
-/// Writes the bytes from `offset` on.
-pub(super) fn write(
-    node: &mut Node,
-    (handle, is_durable): (Handle, bool),
-    memory: Memory<'_>,
-    offset: u64,
-) -> Result<(), NodeTrouble> {
-    let post = |node: &mut Node, start: usize, len: usize| {
-        let mut buffer = buffer(node, len)?;
-        memory.load(start, &mut buffer);
-        let offset = offset + wide(start);
-        Ok(match is_durable {
-            true => node.pair.post_write_durable_on(handle, buffer, offset),
-            false => node.pair.post_write_on(handle, buffer, offset),
-        }?)
-    };
-    fly(node, memory.len(), post, |_, _| {})
-}
-
-/// Flushes the volume of a sealed object.
-pub(super) fn flush(node: &mut Node, handle: Handle) -> Result<(), NodeTrouble> {
-    node.pair.post_flush_on(handle).map_err(|error| NodeTrouble::from(&error))?;
-    while node.pair.in_flight() > 0 {
-        await_some(node).map_err(|_| NodeTrouble::Lost)?;
-        for done in node.done.drain(..) {
-            done.result.map_err(|error| NodeTrouble::from(&error))?;
-        }
+impl Node {
+    /// Reads the bytes from `offset` on.
+    pub(super) fn read(
+        &mut self,
+        handle: Handle,
+        memory: Memory<'_>,
+        offset: u64,
+    ) -> Result<(), NodeTrouble> {
+        let post = |node: &mut Self, start: usize, len: usize| {
+            let buffer = buffer(node, len)?;
+            Ok(node.pair.post_read_on(handle, buffer, offset + wide(start))?)
+        };
+        fly(self, memory.len(), post, |start, bytes| memory.store(start, bytes))
     }
-    Ok(())
+
+    /// Writes the bytes from `offset` on.
+    pub(super) fn write(
+        &mut self,
+        handle: Handle,
+        memory: Memory<'_>,
+        offset: u64,
+        is_durable: bool,
+    ) -> Result<(), NodeTrouble> {
+        let post = |node: &mut Self, start: usize, len: usize| {
+            let mut buffer = buffer(node, len)?;
+            memory.load(start, &mut buffer);
+            let offset = offset + wide(start);
+            Ok(match is_durable {
+                true => node.pair.post_write_durable_on(handle, buffer, offset),
+                false => node.pair.post_write_on(handle, buffer, offset),
+            }?)
+        };
+        fly(self, memory.len(), post, |_, _| {})
+    }
+
+    /// Makes all bytes durable that the volume of a sealed object has.
+    pub(super) fn flush(&mut self, handle: Handle) -> Result<(), NodeTrouble> {
+        self.pair.post_flush_on(handle).map_err(|error| NodeTrouble::from(&error))?;
+        while self.pair.in_flight() > 0 {
+            await_some(self).map_err(|_| NodeTrouble::Lost)?;
+            for done in self.done.drain(..) {
+                done.result.map_err(|error| NodeTrouble::from(&error))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Posts all requests of a call, and waits for them. When this returns, none is in flight.

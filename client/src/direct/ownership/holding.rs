@@ -11,13 +11,13 @@ use super::super::client::Client;
 use super::super::error::{Error, LATE, Lost};
 use super::super::options::QueueOptions;
 use super::super::queue_pair::QueuePair;
-use super::super::worker::{Reconnection, WORKER_DEPTH, Worker};
+use super::super::worker::{Owner, Reconnection, WORKER_DEPTH, Worker};
 use super::described;
 use super::taking::{observer, read_block};
 use crate::backoff::Backoff;
 
 /// The state that an owner's connections share.
-pub(in super::super) struct Holding {
+pub(super) struct Holding {
     client: Client,
     volume: Box<str>,
     /// The offset of the owner block.
@@ -45,24 +45,8 @@ impl Holding {
         self.tenure().term()
     }
 
-    pub(in super::super) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
-    }
-
-    /// Connects a role again after its connection was lost, if the volume is still this process's.
-    pub(in super::super) fn reconnect(
-        &self,
-        role: usize,
-        pair: &mut QueuePair,
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
-        self.tenure().handle_lost(role);
-        let established = self.establish(role, deadline, || pair.reconnect_once(deadline));
-        if established.is_err() {
-            // The connection may have claimed the role without a read of the term afterwards.
-            pair.lose(Lost::Closed);
-        }
-        established
     }
 
     /// Carries out the steps of a role until its connection may write. Tries again after a transient
@@ -118,7 +102,7 @@ impl Holding {
     }
 
     /// The error of every call after another process took over.
-    pub(in super::super) fn superseded(&self, deadline: Option<Instant>) -> Error {
+    fn superseded(&self, deadline: Option<Instant>) -> Error {
         if self.successor.get().is_none()
             && let Ok(block) = self.read(deadline)
             && let Some(owner) = block.owner()
@@ -132,6 +116,29 @@ impl Holding {
 
     fn tenure(&self) -> MutexGuard<'_, Tenure<ROLES>> {
         self.tenure.lock().expect("nothing panics while it holds the tenure")
+    }
+}
+
+/// A connection of the owner, by the number of its role.
+struct Role {
+    holding: Arc<Holding>,
+    number: usize,
+}
+
+impl Owner for Role {
+    fn check(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        if self.holding.is_over() { Err(self.holding.superseded(deadline)) } else { Ok(()) }
+    }
+
+    fn reconnect(&self, pair: &mut QueuePair, deadline: Option<Instant>) -> Result<(), Error> {
+        let Self { holding, number } = self;
+        holding.tenure().handle_lost(*number);
+        let established = holding.establish(*number, deadline, || pair.reconnect_once(deadline));
+        if established.is_err() {
+            // The connection may have claimed the role without a read of the term afterwards.
+            pair.lose(Lost::Closed);
+        }
+        established
     }
 }
 
@@ -155,8 +162,9 @@ pub(super) fn establish_all(holding: &Arc<Holding>, uuid: [u8; 16]) -> Result<Ve
     }
     assert!((0..ROLES).all(|role| holding.tenure().may_write(role)), "every role is established");
     let spin_max = client.options().spin_max;
-    let owned = |(role, pair)| {
-        Worker::new(pair, spin_max, Reconnection::AsOwner(Arc::clone(holding), role))
+    let owned = |(number, pair)| {
+        let role = Role { holding: Arc::clone(holding), number };
+        Worker::new(pair, spin_max, Reconnection::AsOwner(Box::new(role)))
     };
     Ok(pairs.into_iter().enumerate().map(owned).collect())
 }

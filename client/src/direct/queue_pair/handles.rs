@@ -12,24 +12,12 @@ use nearflash_direct::client::{
 use nearflash_direct::{Seal, Status};
 
 use super::super::error::{Error, Lost};
+use super::super::handle::Handle;
 use super::super::link::Link;
 use super::super::seal_key::SealKey;
 use super::super::shared::Shared;
 use super::super::volume_info::VolumeInfo;
 use super::{QueuePair, same_volume};
-
-/// A volume or a sealed object that a [`QueuePair`] has open, besides its own. It is one queue pair's.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Handle {
-    index: u16,
-    /// Distinguishes it from earlier ones in its place.
-    serial: u32,
-}
-
-impl Handle {
-    /// The queue pair's own volume.
-    pub(in super::super) const OWN: Self = Self { index: 0, serial: 0 };
-}
 
 /// The key of an open object.
 #[derive(Clone, Debug)]

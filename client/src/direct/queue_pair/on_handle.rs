@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::{Handle, QueuePair};
+use super::super::handle::Handle;
+use super::QueuePair;
 
 /// A queue pair for posts on one of its handles, from [`QueuePair::on`].
 #[derive(Debug)]

@@ -9,10 +9,11 @@ use nearflash_request::BufferId;
 use super::super::buffer::Buffer;
 use super::super::completion::{PostError, Token};
 use super::super::error::{Error, LATE, Lost};
+use super::super::handle::Handle;
 use super::super::ring::Refused;
 use super::super::slices::{Source, len_of};
 use super::super::slots::Payload;
-use super::{Handle, QueuePair, no_memory};
+use super::{QueuePair, no_memory};
 
 impl QueuePair {
     /// Reads at `offset` as many bytes as the buffer's length; both are in bytes and of any

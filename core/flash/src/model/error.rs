@@ -4,8 +4,10 @@
 use nearflash_units::{ByteLen, Nanos};
 
 use super::OPERATION_TIME_MAX;
-use super::flash::{ENDURANCE_MAX, FlashConfig, SPARE_PERCENT_MAX};
-use super::pcm::PcmConfig;
+use super::bounds::{
+    ENDURANCE_MAX, PAGE_LEN_MAX, PAGE_LEN_MIN, PAGES_PER_BLOCK_MAX, PCM_LEN_MAX, SPARE_PERCENT_MAX,
+    WRITES_PER_MOVE_MAX,
+};
 
 /// The reason why the configuration of a model is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -13,8 +15,8 @@ pub enum ModelConfigError {
     /// The page has a length that pages do not have.
     #[error(
         "page={page} is not a power of two from {min} to {max}: use page=4KiB",
-        min = FlashConfig::PAGE_LEN_MIN,
-        max = FlashConfig::PAGE_LEN_MAX
+        min = PAGE_LEN_MIN,
+        max = PAGE_LEN_MAX
     )]
     Page {
         /// Its length.
@@ -23,7 +25,7 @@ pub enum ModelConfigError {
     /// The block is not made of pages, or of too few or too many.
     #[error(
         "block={block} is not 2 to {} pages of {page}: use block={}",
-        FlashConfig::PAGES_PER_BLOCK_MAX, ByteLen(page.0 * 256)
+        PAGES_PER_BLOCK_MAX, ByteLen(page.0 * 256)
     )]
     Block {
         /// Its length.
@@ -87,7 +89,7 @@ pub enum ModelConfigError {
         usual: u32,
     },
     /// There are too many lines to number.
-    #[error("{len} is more than {max} of lines: make the device smaller", max = PcmConfig::LEN_MAX)]
+    #[error("{len} is more than {max} of lines: make the device smaller", max = PCM_LEN_MAX)]
     TooManyLines {
         /// The length of the device.
         len: ByteLen,
@@ -95,7 +97,7 @@ pub enum ModelConfigError {
     /// The gap's moves are out of bounds.
     #[error(
         "start-gap={writes} is outside 1 to {max} writes for each move of the gap: use start-gap=100",
-        max = PcmConfig::WRITES_PER_MOVE_MAX
+        max = WRITES_PER_MOVE_MAX
     )]
     WritesPerMove {
         /// The configured number.

@@ -2,17 +2,14 @@
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
+use super::bounds::{
+    ENDURANCE_MAX, PAGE_LEN_MAX, PAGE_LEN_MIN, PAGES_PER_BLOCK_MAX, SPARE_PERCENT_MAX,
+};
 use super::error::check_time;
 use super::{ModelConfigError, WornOut, units};
 use crate::ftl::{Collector, Config, Counts, Geometry, LogicalPage, Moves, Stream};
 use crate::number::real;
 use crate::timing::{TimedFtl, Times};
-
-/// The largest spare, as a share of the pages that the host can address.
-pub(super) const SPARE_PERCENT_MAX: u32 = 400;
-
-/// The highest endurance of a block of flash or of a line.
-pub(super) const ENDURANCE_MAX: u32 = 4_000_000_000;
 
 /// The most buckets of a histogram of erase counts.
 const BUCKETS_MAX: u32 = 10;
@@ -45,12 +42,6 @@ pub struct FlashConfig {
 }
 
 impl FlashConfig {
-    /// The shortest page.
-    pub const PAGE_LEN_MIN: ByteLen = ByteLen(512);
-    /// The longest page.
-    pub const PAGE_LEN_MAX: ByteLen = ByteLen(64 << 10);
-    /// The most pages of a block.
-    pub const PAGES_PER_BLOCK_MAX: u32 = 1 << 16;
     /// The usual endurance of TLC flash.
     pub const ENDURANCE: u32 = 3_000;
 
@@ -106,8 +97,7 @@ impl FlashConfig {
 
     fn check_values(&self) -> Result<(), ModelConfigError> {
         let Self { page, block, spare_percent, endurance, .. } = *self;
-        let is_page =
-            page.0.is_power_of_two() && (Self::PAGE_LEN_MIN..=Self::PAGE_LEN_MAX).contains(&page);
+        let is_page = page.0.is_power_of_two() && (PAGE_LEN_MIN..=PAGE_LEN_MAX).contains(&page);
         if !is_page {
             return Err(ModelConfigError::Page { page });
         }
@@ -121,7 +111,7 @@ impl FlashConfig {
         check_time("program", self.times.program, "200us")?;
         check_time("erase", self.times.erase, "2ms")?;
         let pages = u32::try_from(block.0 / page.0).unwrap_or(u32::MAX);
-        if block.0 % page.0 != 0 || !(2..=Self::PAGES_PER_BLOCK_MAX).contains(&pages) {
+        if block.0 % page.0 != 0 || !(2..=PAGES_PER_BLOCK_MAX).contains(&pages) {
             return Err(ModelConfigError::Block { block, page });
         }
         if self.dies == 0 || u32::from(self.dies) > pages {

@@ -6,8 +6,8 @@
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 
+use super::bounds::{ENDURANCE_MAX, PCM_LEN_MAX, WRITES_PER_MOVE_MAX};
 use super::error::check_time;
-use super::flash::ENDURANCE_MAX;
 use super::{ModelConfigError, WornOut, units};
 use crate::number::real;
 use crate::start_gap::{Line, Place, StartGap, StartGapConfig};
@@ -42,10 +42,6 @@ pub struct PcmConfig {
 }
 
 impl PcmConfig {
-    /// The largest memory.
-    pub const LEN_MAX: ByteLen = ByteLen(512 << 30);
-    /// The most writes between two moves of the gap.
-    pub const WRITES_PER_MOVE_MAX: u32 = 1_000_000;
     /// The usual endurance of a line.
     pub const ENDURANCE: u32 = 100_000_000;
 
@@ -67,7 +63,7 @@ impl PcmConfig {
     /// The first bound that does not hold.
     pub fn check(&self) -> Result<(), ModelConfigError> {
         let Self { len, endurance, .. } = *self;
-        if len > Self::LEN_MAX {
+        if len > PCM_LEN_MAX {
             return Err(ModelConfigError::TooManyLines { len });
         }
         if !(1..=ENDURANCE_MAX).contains(&endurance) {
@@ -76,7 +72,7 @@ impl PcmConfig {
         check_time("read", self.read, "48ns")?;
         check_time("write", self.write, "150ns")?;
         match self.writes_per_move {
-            Some(writes) if !(1..=Self::WRITES_PER_MOVE_MAX).contains(&writes) => {
+            Some(writes) if !(1..=WRITES_PER_MOVE_MAX).contains(&writes) => {
                 Err(ModelConfigError::WritesPerMove { writes })
             }
             None if self.randomise => Err(ModelConfigError::RandomiseAlone),

@@ -1,8 +1,8 @@
 //! Invalid seals and bearers, at those who are to use them.
 
+use crate::secret::SECRET_LEN;
 use crate::wire::{
-    BEARER_LEN_MAX, Bearer, PROOF_LEN, RUN_UNIT, Rights, SALT_LEN, SEAL_LEN_MAX, SEAL_RUNS_MAX,
-    Seal, SealKey,
+    BEARER_LEN_MAX, Bearer, RUN_UNIT, Rights, SALT_LEN, SEAL_LEN_MAX, SEAL_RUNS_MAX, Seal, SealKey,
 };
 
 /// For all bytes: they are no seal, or a seal that keeps the rules and is encoded as the same bytes. No key
@@ -28,5 +28,5 @@ pub fn check_seal(bytes: &[u8]) {
 fn check_bearer(bytes: &[u8]) {
     let Ok(bearer) = Bearer::decode(bytes) else { return };
     assert_eq!(bearer.encode(), bytes);
-    assert!(bytes.len() <= PROOF_LEN + BEARER_LEN_MAX && bearer.id().starts_with('~'));
+    assert!(bytes.len() <= SECRET_LEN + BEARER_LEN_MAX && bearer.id().starts_with('~'));
 }

@@ -14,7 +14,7 @@ use super::slots::Slots;
 use super::{PEER_HANDLES_MAX, State, TargetSession};
 use crate::error::PeerError;
 use crate::proof::{is_client_proof, node_proof};
-use crate::secret::Secret;
+use crate::secret::{SECRET_LEN, Secret};
 use crate::wire::{
     BearerId, Features, HEADER_LEN, HelloAnswer, HelloRequest, Opcode, PROOF_LEN, RequestHeader,
     SEGMENT_LEN_MAX, Status, VERSION, key_len_max,
@@ -126,7 +126,7 @@ impl TargetSession {
         }
         let credential = self.exports.credential(key);
         // Refusing an unknown key takes as long as refusing a wrong proof.
-        let nobody = Secret::new([0; PROOF_LEN]);
+        let nobody = Secret::new([0; SECRET_LEN]);
         let secret = credential.map_or(&nobody, |credential| &credential.secret);
         let is_proven = is_client_proof(secret, transcript, payload);
         let Some(credential) = credential.filter(|_| is_proven) else {

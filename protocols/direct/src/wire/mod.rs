@@ -51,7 +51,7 @@ pub const NAME_LEN_MAX: usize = 63;
 /// Length of the nonces, in bytes.
 pub const NONCE_LEN: usize = 16;
 
-/// Length of secrets and proofs, in bytes.
+/// Length of proofs, in bytes.
 pub const PROOF_LEN: usize = 32;
 
 /// The length of the longest name of this kind in HELLO: of a key or of a bearer, in bytes.

@@ -15,9 +15,11 @@ use zerocopy::big_endian::U32;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::Digests;
 use crate::error::PeerError;
-use crate::login::{LoginDemand, LoginStatus};
+use crate::login::LoginDemand;
 use crate::params::DigestWish;
-use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, Stage as LoginStage, padding_len};
+use crate::pdu::{
+    DataSegmentLen, LoginFlags, LoginRequest, LoginStatus, Stage as LoginStage, padding_len,
+};
 use crate::serving::{
     Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, ServingEnd,
     SessionConfig, TargetSession,

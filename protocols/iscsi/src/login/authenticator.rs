@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::LoginStatus;
 use super::keys::Keys;
 use crate::chap::{Account, Algorithm, Challenge, Response, Secret, decode, encode};
+use crate::pdu::LoginStatus;
 use crate::text::Outgoing;
 
 /// The initiators that may log in.

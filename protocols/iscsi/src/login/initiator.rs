@@ -8,12 +8,14 @@ use zerocopy::IntoBytes;
 use super::demand::SessionKind;
 use super::keys::Keys;
 use super::prover::Prover;
-use super::{LOGIN_DATA_LEN_MAX, LoginStatus, TURNS_MAX};
+use super::{LOGIN_DATA_LEN_MAX, TURNS_MAX};
 use crate::Digests;
 use crate::chap::{Account, Challenge};
 use crate::error::PeerError;
 use crate::params::{ConnectionParams, Negotiation, Offer, Scope, SessionParams};
-use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, Opcode, Serial, Stage};
+use crate::pdu::{
+    DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, LoginStatus, Opcode, Serial, Stage,
+};
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing, Pairs, TEXT_LEN_MAX};
 

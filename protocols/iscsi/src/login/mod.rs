@@ -15,7 +15,6 @@ mod initiator;
 mod keys;
 mod names;
 mod prover;
-mod status;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -23,7 +22,6 @@ mod tests;
 pub use authenticator::Access;
 pub use demand::{Granted, LoginDemand, SessionKind};
 pub use initiator::{Established, InitiatorLogin, LoginConfig};
-pub use status::LoginStatus;
 pub use target::{LoginStep, TargetLogin, TargetLoginConfig};
 
 /// The maximum number of requests of one login, which is more than any sensible negotiation takes.

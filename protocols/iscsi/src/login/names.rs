@@ -1,7 +1,8 @@
 //! The names in a login: the keys that are declared in its first request.
 
+use super::NAME_LEN_MAX;
 use super::demand::SessionKind;
-use super::{LoginStatus, NAME_LEN_MAX};
+use crate::pdu::LoginStatus;
 
 /// The keys declared so far.
 #[derive(Debug, Default)]

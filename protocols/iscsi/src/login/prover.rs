@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::LoginStatus;
 use super::keys::Keys;
 use crate::chap::{Account, Algorithm, Challenge, Response, decode, encode};
 use crate::error::PeerError;
+use crate::pdu::LoginStatus;
 use crate::text::Outgoing;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -8,11 +8,13 @@ use super::authenticator::{Access, Authenticator};
 use super::demand::{Granted, LoginDemand};
 use super::keys::Keys;
 use super::names::Names;
-use super::{LOGIN_DATA_LEN_MAX, LoginStatus, TURNS_MAX};
+use super::{LOGIN_DATA_LEN_MAX, TURNS_MAX};
 use crate::Digests;
 use crate::chap::Challenge;
 use crate::params::{Negotiation, Offer, Scope};
-use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, Serial, Serials, Stage};
+use crate::pdu::{
+    DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, LoginStatus, Serial, Serials, Stage,
+};
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing, Pairs, TEXT_LEN_MAX};
 

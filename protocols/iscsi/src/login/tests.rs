@@ -9,7 +9,8 @@ use crate::PeerError;
 use crate::chap::{Account, Challenge, Credential, Secret};
 use crate::params::{DigestWish, Offer, SessionParams};
 use crate::pdu::{
-    BasicHeader, HEADER_LEN, LoginFlags, LoginRequest, LoginResponse, Serial, Stage, padding_len,
+    BasicHeader, HEADER_LEN, LoginFlags, LoginRequest, LoginResponse, LoginStatus, Serial, Stage,
+    padding_len,
 };
 
 const OFFER: Offer = Offer {

@@ -9,6 +9,7 @@ mod header;
 mod codes;
 mod fields;
 mod initiator;
+mod login_status;
 mod target;
 mod words;
 
@@ -20,6 +21,7 @@ pub use initiator::{
     DataOut, LoginRequest, LogoutRequest, NopOut, ScsiCommand, SnackRequest, TaskRequest,
     TextRequest,
 };
+pub use login_status::LoginStatus;
 pub use target::{
     Async, DataIn, LoginResponse, LogoutResponse, NopIn, R2t, Reject, ScsiResponse, Serials,
     TaskResponse, TextResponse,

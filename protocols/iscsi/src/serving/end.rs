@@ -10,8 +10,7 @@ use super::slots::{Kind, Stage};
 use super::{PING_TAG, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
-use crate::login::LoginStatus;
-use crate::pdu::AsyncEvent;
+use crate::pdu::{AsyncEvent, LoginStatus};
 
 impl ServingEnd for TargetSession {
     type PeerError = PeerError;

@@ -15,7 +15,6 @@ use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
 use super::TargetSession;
 use super::answers::Answer;
-use super::siblings::Order;
 use super::slots::{After, Begin, Cut, FunctionTask, Kind, Slot, Stage};
 use crate::pdu::{
     LogoutResult, Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult,
@@ -36,6 +35,17 @@ pub(super) struct Reach {
     scope: Scope,
     /// Only commands with lower numbers are affected.
     before: Option<Serial>,
+}
+
+/// The part of a function that the session's other connections carry out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// These commands are over.
+    GiveUp(Reach),
+    /// The initiator must acknowledge the PDUs sent so far.
+    Acknowledge,
+    /// The connection of that CID ends, or every one.
+    Close(Option<u16>),
 }
 
 /// The action once these commands are answered.

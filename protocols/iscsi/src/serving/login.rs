@@ -7,8 +7,8 @@ use zerocopy::FromBytes;
 use super::slots::{IMMEDIATE_MAX, Slots};
 use super::{Granted, State, TargetSession};
 use crate::error::PeerError;
-use crate::login::{LoginDemand, LoginStatus, LoginStep, SessionKind};
-use crate::pdu::{HEADER_LEN, LoginRequest};
+use crate::login::{LoginDemand, LoginStep, SessionKind};
+use crate::pdu::{HEADER_LEN, LoginRequest, LoginStatus};
 
 impl TargetSession {
     /// Login Request, with its data.

@@ -6,8 +6,8 @@ use nearflash_request::{ChangeKind, TaskSet};
 use zerocopy::IntoBytes;
 
 use super::answers::Answer;
-use super::functions::{Function, Reach, Then};
-use super::siblings::{Order, SiblingOutcome};
+use super::functions::{Function, Order, Reach, Then};
+use super::siblings::SiblingOutcome;
 use super::slots::{After, FunctionTask};
 use super::{State, TargetSession};
 use crate::pdu::{

@@ -24,7 +24,8 @@ use nearflash_session::{Origin, PlacesUsed, crowded_out};
 use super::config::Granted;
 use super::exports::PORTAL_GROUP;
 use super::shared::SessionShared;
-use crate::login::{LoginDemand, LoginStatus, SessionKind};
+use crate::login::{LoginDemand, SessionKind};
+use crate::pdu::LoginStatus;
 
 /// The maximum number of connections of a session, regardless of the negotiated number.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
@@ -269,7 +270,8 @@ impl Portal {
         let tsih = self.next_tsih();
         let target: Option<Box<str>> = target_of(demand).map(Into::into);
         let core = if target.is_some() { self.next_core() } else { 0 };
-        let shared = Arc::new(SessionShared::new(tsih, &self.config, demand));
+        let PortalConfig { portal_group, window, .. } = self.config;
+        let shared = Arc::new(SessionShared::new(tsih, portal_group, window, demand));
         shared.attentions.raise_all(self.told_first(shared.nexus));
         let status = SessionStatus {
             tsih,

@@ -11,7 +11,6 @@ use nearflash_scsi::{Attentions, CopyRecords};
 use nearflash_session::nexus;
 
 use super::numbers::Numbers;
-use super::portal::PortalConfig;
 use crate::login::{LoginDemand, SessionKind};
 use crate::params::SessionParams;
 use crate::pdu::Serial;
@@ -42,8 +41,8 @@ pub struct SessionShared {
 }
 
 impl SessionShared {
-    /// The session that a login begins.
-    pub(super) fn new(tsih: u16, config: &PortalConfig, demand: &LoginDemand) -> Self {
+    /// The session that a login begins in a portal group, with at most `window` commands under way.
+    pub(super) fn new(tsih: u16, portal_group: u16, window: u32, demand: &LoginDemand) -> Self {
         let initiator = demand.initiator.as_str();
         let nexus = match &demand.kind {
             SessionKind::Normal { target } => {
@@ -54,9 +53,9 @@ impl SessionShared {
         Self {
             tsih,
             nexus,
-            identity: identity(initiator, demand.isid, config.portal_group),
+            identity: identity(initiator, demand.isid, portal_group),
             params: demand.session,
-            numbers: Numbers::new(demand.cmd_sn, config.window),
+            numbers: Numbers::new(demand.cmd_sn, window),
             is_multiple: demand.session.max_connections > 1,
             ..Self::none()
         }

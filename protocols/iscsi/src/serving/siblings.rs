@@ -10,7 +10,7 @@
 //! command that is over, which no StatSN acknowledges. So every other connection sends a ping with
 //! a tag of its own behind these PDUs, and the initiator's answer lifts the fence there.
 
-use super::functions::{Function, FunctionAnswer, Reach};
+use super::functions::{Function, FunctionAnswer, Order};
 use super::slots::{Slot, Stage};
 use super::{PING_TAG, State, TargetSession};
 use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
@@ -18,16 +18,6 @@ use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
 /// A request of one connection of a session to the others.
 #[derive(Clone, Copy, Debug)]
 pub struct SiblingRequest(pub(super) Order);
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
-    /// These commands are over.
-    GiveUp(Reach),
-    /// The initiator must acknowledge the PDUs sent so far.
-    Acknowledge,
-    /// The connection of that CID ends, or every one.
-    Close(Option<u16>),
-}
 
 /// The outcome of a [`SiblingRequest`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

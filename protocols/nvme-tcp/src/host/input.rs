@@ -8,7 +8,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
-use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, InitPdu, PduFlags, PduType, TermReq};
+use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, InitPdu, PduFlags, PduType};
 use nearflash_session::{Data, Head, PostedCommand, Receiving, offset};
 
 /// The minimum of MAXH2CDATA. NVMe/TCP 1.1, 3.6.2.3.
@@ -108,7 +108,7 @@ impl HostSession {
             (State::Ready | State::Connecting, PduType::R2T) => self.on_r2t(head),
             (State::Connecting, PduType::CAPSULE_RESP) => self.on_connect_response(head),
             (State::AwaitingIcResp, PduType::IC_RESP) => self.on_ic_resp(head),
-            (_, PduType::C2H_TERM_REQ) => Err(TermReq::reason(head)),
+            (_, PduType::C2H_TERM_REQ) => Err(PeerError::of_request(head)),
             (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))

@@ -35,7 +35,7 @@ pub use nearflash_session::{CommandData, PayloadPart};
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
-use crate::pdu::{DataAlignment, InitPdu, PduType, TermReq};
+use crate::pdu::{DataAlignment, InitPdu, PduType};
 use nearflash_session::{Chunk, Output, Posted};
 use submit::PendingPart;
 
@@ -202,6 +202,6 @@ impl HostSession {
             return;
         }
         self.state = State::Closing;
-        TermReq::push(&mut self.output, PduType::H2C_TERM_REQ, error, header);
+        error.push_request(&mut self.output, PduType::H2C_TERM_REQ, header);
     }
 }

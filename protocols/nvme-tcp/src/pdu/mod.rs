@@ -7,12 +7,10 @@
 mod words;
 
 use nearflash_nvme::{Command, CompletionEntry};
-use nearflash_session::{Output, codes, wire};
+use nearflash_session::{codes, wire};
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::digest::{DIGEST_LEN, Digests};
-use crate::error::PeerError;
 
 wire! {
     /// The PDU type, open: an unknown value is refused in one place. NVMe/TCP 1.1, 3.6.2.1.
@@ -285,25 +283,6 @@ wire! {
 impl TermReq {
     /// The maximum length of the data after the header.
     pub const DATA_LEN_MAX: usize = 128;
-
-    /// Queues the termination request for `error`, if it has one, with the invalid header.
-    pub(crate) fn push(output: &mut Output, pdu_type: PduType, error: &PeerError, header: &[u8]) {
-        if let Some((status, information)) = error.fatal_status() {
-            let header = &header[..header.len().min(Self::DATA_LEN_MAX)];
-            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
-            let request = Self::new(pdu_type, status, information, header_len);
-            output.push_bytes(request.as_bytes());
-            output.push_bytes(header);
-        }
-    }
-
-    /// The peer's reason for ending the connection.
-    #[cold]
-    pub(crate) fn reason(head: &[u8]) -> PeerError {
-        let (request, _) = Self::ref_from_prefix(head).expect("the framer checked the length");
-        let (status, information) = (request.status.0.get(), request.information.get());
-        PeerError::Terminated { status, information }
-    }
 
     /// A termination request that `data_len` bytes of the invalid PDU follow.
     pub fn new(pdu_type: PduType, status: FatalStatus, information: u32, data_len: u8) -> Self {

@@ -15,7 +15,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
-use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, InitPdu, PduType, TermReq};
+use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, InitPdu, PduType};
 
 impl TargetSession {
     /// Whether the session receives nothing more, until output is sent or because it is closing.
@@ -48,7 +48,7 @@ impl TargetSession {
                 PduType::H2C_DATA,
             ) => self.on_data(data_pdu(head)),
             (State::AwaitingIcReq, PduType::IC_REQ) => self.on_ic_req(head),
-            (_, PduType::H2C_TERM_REQ) => Err(TermReq::reason(head)),
+            (_, PduType::H2C_TERM_REQ) => Err(PeerError::of_request(head)),
             (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))

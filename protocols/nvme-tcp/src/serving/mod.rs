@@ -41,7 +41,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
 use crate::length;
-use crate::pdu::{DataAlignment, PduType, TermReq};
+use crate::pdu::{DataAlignment, PduType};
 use answers::Answering;
 use demands::Ready;
 use fused::Waiting;
@@ -193,6 +193,6 @@ impl TargetSession {
             return;
         }
         self.stop();
-        TermReq::push(&mut self.output, PduType::C2H_TERM_REQ, error, header);
+        error.push_request(&mut self.output, PduType::C2H_TERM_REQ, header);
     }
 }

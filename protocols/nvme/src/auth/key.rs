@@ -6,8 +6,8 @@ use std::str::FromStr;
 use zeroize::Zeroizing;
 
 use super::hash::{Hash, are_equal};
+use super::secret_text::{SecretFault, SecretForm};
 use crate::Nqn;
-use crate::secret_text::{SecretFault, SecretForm};
 
 /// The form of its text.
 const FORM: SecretForm = SecretForm { prefix: "DHHC-1:", hashes: &Hash::ALL };

@@ -21,6 +21,7 @@ mod key;
 mod message;
 mod primes;
 mod response;
+pub(crate) mod secret_text;
 mod step;
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,7 @@ mod identify;
 mod logs;
 mod places;
 mod properties;
+mod refusal;
 mod reservations;
 mod state;
 mod status;
@@ -41,7 +42,8 @@ pub use config::{
     ALL_CONTROLLER_IDS, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port,
     PublishError, TargetConfig,
 };
-pub use connect::{Arrival, Connected, QueueKind, Refusal};
+pub use connect::{Arrival, Connected, QueueKind};
+pub use refusal::Refusal;
 pub use state::ControllerKind;
 pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 

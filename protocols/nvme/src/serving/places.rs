@@ -10,8 +10,8 @@
 
 use nearflash_session::{Origin, PlacesUsed, crowded_out};
 
-use super::connect::Refusal;
 use super::controller::Controller;
+use super::refusal::Refusal;
 use super::state::ControllerKind;
 use super::{DisconnectReason, Target};
 use crate::{ControllerId, HostName, Status};

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
+use crate::auth::secret_text::{SecretFault, SecretForm};
 use crate::auth::{Hash, are_equal};
-use crate::secret_text::{SecretFault, SecretForm};
 
 /// The form of its text.
 const FORM: SecretForm =

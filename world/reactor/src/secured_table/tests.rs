@@ -14,8 +14,8 @@ use nearflash_tls::{Client, Opened, PskKey, Stream, Suite};
 use nearflash_units::ByteLen;
 
 use super::*;
+use crate::acceptor::Records;
 use crate::sockets::socket_id;
-use crate::tls::Records;
 
 const STAGING_LEN: usize = 64 * 1024;
 

@@ -10,8 +10,7 @@ use hmac::Mac;
 
 use super::super::NAME_LEN_MAX;
 use super::{SealKey, keyed};
-use crate::secret::Secret;
-use crate::wire::PROOF_LEN;
+use crate::secret::{SECRET_LEN, Secret};
 
 /// The time in seconds for which a bearer can be made. It bounds only when a client can enter.
 pub const BEARER_GOOD_MAX: u64 = 24 * 60 * 60;
@@ -89,7 +88,7 @@ impl Bearer {
     /// # Errors
     /// When the bytes are not those of any bearer.
     pub fn decode(bytes: &[u8]) -> Result<Self, BearerError> {
-        let (secret, id) = bytes.split_first_chunk::<PROOF_LEN>().ok_or(BearerError)?;
+        let (secret, id) = bytes.split_first_chunk::<SECRET_LEN>().ok_or(BearerError)?;
         if id.len() > BEARER_LEN_MAX {
             return Err(BearerError);
         }
@@ -181,7 +180,7 @@ mod tests {
             assert_eq!(text.parse::<BearerId>(), Err(BearerError), "{text}");
         }
         let bearer = key("app").bearer(60).encode();
-        for len in 0..PROOF_LEN + 39 {
+        for len in 0..SECRET_LEN + 39 {
             assert_eq!(Bearer::decode(&bearer[..len]), Err(BearerError), "cut to {len} bytes");
         }
     }

@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use super::bearer::{Bearer, BearerId};
 use super::{SALT_LEN, SEAL_LEN_MAX, Seal, SealError, SealKey, SealTerms};
-use crate::secret::Secret;
-use crate::wire::PROOF_LEN;
+use crate::secret::{SECRET_LEN, Secret};
 
 /// The bytes before the seal: the last second of the bearer, and its secret.
-const PREFIX_LEN: usize = 8 + PROOF_LEN;
+const PREFIX_LEN: usize = 8 + SECRET_LEN;
 
 /// A seal and the bearer of its key: all that a client needs to use the object. As text, it is hexadecimal
 /// digits, so it needs no quoting. Who reads it has the rights of the seal.
@@ -59,7 +58,7 @@ impl FromStr for SealToken {
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks_exact(2).map(byte).collect();
         let bytes = bytes.ok_or(TokenError)?;
         let (until, rest) = bytes.split_first_chunk().ok_or(TokenError)?;
-        let (secret, seal) = rest.split_first_chunk::<PROOF_LEN>().ok_or(TokenError)?;
+        let (secret, seal) = rest.split_first_chunk::<SECRET_LEN>().ok_or(TokenError)?;
         let seal = Seal::decode(seal).map_err(|_| TokenError)?;
         let id = BearerId {
             generation: seal.generation,

@@ -7,8 +7,7 @@ use nearflash_request::{HostList, HostRight, HostRights, UnlistedHosts, VolumeId
 use super::*;
 use crate::check::Stage;
 use crate::check::target::{INITIATOR, TARGET, config, exports};
-use crate::login::LoginStatus;
-use crate::pdu::TextRequest;
+use crate::pdu::{LoginStatus, TextRequest};
 use crate::serving::Exports;
 
 /// Exports of two units to the initiator of these tests, with its right on each.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::fs::{fstat, fstatvfs};
 
-use crate::device::{Device, Kind};
+use super::{Device, Kind};
 
 /// The unit of `st_blocks`, whatever the block size of the file system.
 const STAT_BLOCK: u64 = 512;

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::auth::{Hash, are_equal};
+use super::hash::{Hash, are_equal};
 
 /// The length of the CRC-32 after the secret.
 const CRC_LEN: usize = 4;
