@@ -3,12 +3,14 @@
 //!
 //! This crate has no notion of volumes beyond their UUIDs, of requests, or of how a device is opened.
 
+mod believed;
 mod device;
 mod failures;
 mod health;
 mod mirror_key;
 mod unflushed;
 
+pub use believed::Believed;
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };

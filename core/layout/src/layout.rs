@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{
-    DOUBT_MAX, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
-    OperationId, Promise, Success,
+    Believed, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
+    OperationId,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Piece, Provisioning, STRIPE_WIDTH_MAX, VolumeEntry, VolumeTable};
@@ -37,10 +37,8 @@ pub struct Layout {
     ready: VecDeque<OperationId>,
     /// IOs that ended together with another one.
     ended: VecDeque<(IoId, IoResult)>,
-    /// Flushes and durable writes under way.
-    promises: Vec<(OperationId, Promise)>,
-    /// Flushes and durable writes whose success cannot be trusted yet.
-    unproven: Vec<(OperationId, DeviceId, Success, Nanos)>,
+    /// Flushes and durable writes under way, and those whose success cannot be trusted yet.
+    believed: Believed,
     /// The time at the start of the driver's turn.
     now: Nanos,
 }
@@ -62,8 +60,7 @@ impl Layout {
             flights: Vec::new(),
             ready: VecDeque::new(),
             ended: VecDeque::new(),
-            promises: Vec::new(),
-            unproven: Vec::new(),
+            believed: Believed::default(),
             now: Nanos(0),
         }
     }
@@ -153,52 +150,15 @@ impl Layout {
         id: OperationId,
         result: DeviceResult,
     ) -> Option<(IoId, IoResult)> {
-        if self.promises.is_empty() && self.unproven.is_empty() {
+        let makes_durable =
+            || self.operation(id).is_some_and(|operation| operation.makes_durable());
+        if self.believed.is_idle() || !makes_durable() {
             return self.end(id, result);
         }
-        let Some((device, operation)) = self.promised(id) else { return self.end(id, result) };
-        let known = self.weigh(id, device, operation, result);
+        let known = self.believed.weigh(id, result, &self.health, self.now);
         let ended = known.and_then(|result| self.end(id, result));
         self.prove();
         ended.or_else(|| self.poll_ended())
-    }
-
-    /// The device and the operation of that name, if it promises durability.
-    fn promised(&self, id: OperationId) -> Option<(DeviceId, DeviceOperation)> {
-        if let Some(device) = Flushes::device_of(id) {
-            return Some((device, DeviceOperation::Flush));
-        }
-        let DeviceRequest { device, operation, .. } = *self.flights.get(index(id.io))?.peek(id)?;
-        operation.makes_durable().then_some((device, operation))
-    }
-
-    /// The result of an ended flush or durable write; `None` while the device's health is unknown.
-    fn weigh(
-        &mut self,
-        id: OperationId,
-        device: DeviceId,
-        operation: DeviceOperation,
-        result: DeviceResult,
-    ) -> Option<DeviceResult> {
-        let place = self.promises.iter().position(|(promised, _)| *promised == id);
-        let place = place.unwrap_or_else(|| panic!("{id:?} ends once, after it was submitted"));
-        let (_, promise) = self.promises.swap_remove(place);
-        let health = &self.health[index(device.0)];
-        if operation.loses(result) {
-            health.fail(promise);
-            return Some(result);
-        }
-        let success = health.end(promise);
-        if !result.is_done() {
-            return Some(result);
-        }
-        // Without a volatile cache, no acknowledged write can be lost.
-        let is_volatile = self.devices[index(device.0)].volatile_cache;
-        let known = if is_volatile { health.judge(success) } else { Some(!health.is_suspect()) };
-        if known.is_none() {
-            self.unproven.push((id, device, success, self.now));
-        }
-        known.map(believed)
     }
 
     /// Sets the time, once in each turn of the driver, before results are handed in.
@@ -208,24 +168,14 @@ impl Layout {
 
     /// Whether IOs wait for operations of other cores to end.
     pub fn awaits_others(&self) -> bool {
-        !self.unproven.is_empty()
+        self.believed.awaits_others()
     }
 
     /// Ends the operations that need not wait any longer. [`Self::poll_ended`] gives their IOs.
     pub fn prove(&mut self) {
-        let mut place = 0;
-        while let Some(&(id, device, success, since)) = self.unproven.get(place) {
-            let health = &self.health[index(device.0)];
-            let is_overdue = self.now.since(since) >= DOUBT_MAX;
-            let known = health.judge(success);
-            match known.or_else(|| is_overdue.then(|| health.judge_overdue(success))) {
-                None => place += 1,
-                Some(is_true) => {
-                    self.unproven.swap_remove(place);
-                    let ended = self.end(id, believed(is_true));
-                    self.ended.extend(ended);
-                }
-            }
+        while let Some((id, result)) = self.believed.poll_proven(&self.health, self.now) {
+            let ended = self.end(id, result);
+            self.ended.extend(ended);
         }
     }
 
@@ -263,9 +213,7 @@ impl Layout {
             None => self.flights[index(id.io)].submit(id),
             Some(device) => self.flushes[index(device.0)].submit(id),
         };
-        if request.operation.makes_durable() {
-            self.promises.push((id, self.health[index(request.device.0)].begin()));
-        }
+        self.believed.begin(&request, &self.health, &self.devices);
         Some(request)
     }
 
@@ -345,11 +293,6 @@ impl Layout {
 /// Whether the volume has extents on a device with an uncleared failure.
 fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
     entry.map.devices().any(|device| health[index(device.0)].is_suspect())
-}
-
-/// The result of a successful operation: a success that is not trusted counts as a failure.
-fn believed(is_true: bool) -> DeviceResult {
-    if is_true { DeviceResult::Done } else { DeviceResult::MediumError }
 }
 
 /// Queries the first piece of the range only; the reported run ends with that piece at the latest,

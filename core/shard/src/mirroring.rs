@@ -11,7 +11,6 @@
 //! request carries: nobody forwards on. No memory that a client can change is written to a mirror, because
 //! the replicas could differ.
 
-mod promises;
 #[cfg(test)]
 mod resync;
 
@@ -20,7 +19,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceRequest, DeviceResult, Health, OperationId,
+    Believed, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
+    OperationId,
 };
 use nearflash_direct::wire::DIGEST_BLOCK_LEN;
 use nearflash_direct::{Status, block_digest, digests_len};
@@ -38,7 +38,6 @@ use crate::notice::Notice;
 use crate::peers::OnFace;
 use crate::shard::Shard;
 use crate::world::{Submitted, World};
-use promises::Promises;
 
 /// The length of the blocks that a copy compares.
 const BLOCK_LEN: usize = DIGEST_BLOCK_LEN as usize;
@@ -62,13 +61,15 @@ pub(crate) struct Mirroring {
     pub(crate) mirrors: Mirrors,
     kinds: Arc<[DeviceKind]>,
     health: Arc<[Arc<Health>]>,
+    properties: Arc<[DeviceProperties]>,
     /// The number of devices before the first one that is not local.
     locals: u32,
     /// Whether any device is a mirror, or a face of one.
     is_used: bool,
     /// Operations of the mirrors that a device has done at once.
     done: Vec<(OperationId, DeviceResult)>,
-    promises: Promises,
+    /// The flushes and durable writes of mirrors on local devices. The layout has those of volumes.
+    believed: Believed,
     /// Questions whether mirrors are drained.
     waits: Vec<(u64, Arc<[MirrorId]>)>,
     /// When each thing was reported last.
@@ -81,21 +82,28 @@ impl Mirroring {
             mirrors: Mirrors::new(Core(core.0), table),
             kinds: Arc::new([]),
             health: Arc::new([]),
+            properties: Arc::new([]),
             locals: 0,
             is_used: false,
             done: Vec::new(),
-            promises: Promises::default(),
+            believed: Believed::default(),
             waits: Vec::new(),
             reported: BTreeMap::new(),
         }
     }
 
-    /// Replaces the kinds of the devices.
+    /// Replaces the kinds of the devices, and what is known of them.
     ///
     /// # Panics
     /// When a device changes its kind, or a local one follows others, which are bugs of the caller.
-    pub(crate) fn set_devices(&mut self, kinds: Arc<[DeviceKind]>, health: Arc<[Arc<Health>]>) {
+    pub(crate) fn set_devices(
+        &mut self,
+        kinds: Arc<[DeviceKind]>,
+        health: Arc<[Arc<Health>]>,
+        properties: Arc<[DeviceProperties]>,
+    ) {
         assert_eq!(kinds.len(), health.len(), "each device has a kind");
+        assert_eq!(kinds.len(), properties.len(), "each device has its properties");
         assert!(kinds.starts_with(&self.kinds), "a device keeps its kind");
         let locals = kinds.iter().take_while(|kind| **kind == DeviceKind::Local).count();
         let is_of_mirror =
@@ -108,7 +116,7 @@ impl Mirroring {
                 self.mirrors.set_health(mirror, Arc::clone(health));
             }
         }
-        (self.kinds, self.health) = (kinds, health);
+        (self.kinds, self.health, self.properties) = (kinds, health, properties);
     }
 
     /// Whether any device is a mirror, or a face of one.
@@ -135,7 +143,7 @@ impl Mirroring {
 
     /// Whether operations wait for those of other cores.
     pub(crate) fn awaits_others(&self) -> bool {
-        self.promises.awaits_others()
+        self.believed.awaits_others()
     }
 
     /// Reads the clock. Mirrors must not judge a result by a time before it.
@@ -152,7 +160,21 @@ impl Mirroring {
 
     /// The result of an operation of the mirrors on a device, local or remote.
     fn handle_result(&mut self, id: OperationId, result: DeviceResult, now: Nanos) {
-        if let Some(result) = self.promises.weigh(id, result, &self.health, now) {
+        if let Some(result) = self.believed.weigh(id, result, &self.health, now) {
+            self.mirrors.handle_device(id, result);
+        }
+    }
+
+    /// The mirrors are about to submit an operation to a local device.
+    #[inline]
+    fn begin(&mut self, request: &DeviceRequest) {
+        self.believed.begin(request, &self.health, &self.properties);
+    }
+
+    /// Ends the operations on local devices that need not wait for those of other cores any longer.
+    #[inline]
+    fn prove(&mut self, now: Nanos) {
+        while let Some((id, result)) = self.believed.poll_proven(&self.health, now) {
             self.mirrors.handle_device(id, result);
         }
     }
@@ -286,8 +308,7 @@ impl Shard {
             moved = true;
             self.mirroring.mirrors.handle_received(id);
         }
-        let Mirroring { mirrors, promises, health, .. } = &mut self.mirroring;
-        promises.prove(health, world.now(), |id, result| mirrors.handle_device(id, result));
+        self.mirroring.prove(world.now());
         if self.mirroring.mirrors.is_copying() {
             self.mirroring.mirrors.copy(&mut PoolBuffers(world.pool()));
         }
@@ -349,8 +370,7 @@ impl Shard {
             // A read that is repaired, for a client that can change the bytes.
             return self.mirroring.mirrors.handle_device(request.id, DeviceResult::Unsupported);
         }
-        let Mirroring { promises, health, .. } = &mut self.mirroring;
-        promises.begin(&request, health);
+        self.mirroring.begin(&request);
         if let Submitted::Done(result) = world.submit(request) {
             self.mirroring.done.push((request.id, result));
         }
@@ -487,8 +507,8 @@ fn status_of(refusal: Refusal) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use nearflash_mirror::MirrorEntry;
-    use nearflash_units::ByteOffset;
+    use nearflash_mirror::{Local, MirrorEntry};
+    use nearflash_units::{BlockSize, ByteOffset};
 
     use super::*;
 
@@ -519,12 +539,46 @@ mod tests {
         Arc::new(MirrorTable::new().with(MirrorId(0), Some(entry)))
     }
 
+    fn properties(volatile_cache: bool) -> DeviceProperties {
+        DeviceProperties {
+            len: ByteLen(1 << 20),
+            block_size: BlockSize::from_bytes(4096).unwrap(),
+            volatile_cache,
+            reads_as_zeroes: false,
+            deallocates: false,
+        }
+    }
+
+    #[test]
+    fn a_flush_of_a_replica_waits_for_other_operations_only_if_its_device_has_a_volatile_cache() {
+        for volatile_cache in [false, true] {
+            let local = Local { device: DeviceId(0), start: ByteOffset(0), volatile_cache };
+            let entry = MirrorEntry { local: Some(local), remote: None, ..resync::entry() };
+            let table = Arc::new(MirrorTable::new().with(MirrorId(0), Some(entry)));
+            let mut mirroring = Mirroring::new(CoreId::FIRST, table);
+            let kinds = [DeviceKind::Local, DeviceKind::Mirror(MirrorId(0))];
+            let health = [Arc::new(Health::default()), Arc::new(Health::default())];
+            let properties = [properties(volatile_cache), properties(volatile_cache)];
+            mirroring.set_devices(kinds.into(), health.clone().into(), properties.into());
+            let _of_another_core = health[0].begin();
+            let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(0));
+            let id = OperationId { io: OPERATIONS, op: 0, generation: 0 };
+            let flush = DeviceOperation::Flush;
+            mirroring.begin(&DeviceRequest { id, device, operation: flush, offset, len });
+            let known =
+                mirroring.believed.weigh(id, DeviceResult::Done, &mirroring.health, Nanos(0));
+            assert_eq!(known.is_none(), volatile_cache);
+            assert_eq!(mirroring.awaits_others(), volatile_cache);
+        }
+    }
+
     #[test]
     fn the_device_that_is_a_mirror_becomes_suspect_when_answered_writes_are_lost() {
         let mut mirroring = Mirroring::new(CoreId::FIRST, elsewhere(Term(0)));
         let kinds = [DeviceKind::Mirror(MirrorId(0)), DeviceKind::Remote];
         let health = [Arc::new(Health::default()), Arc::new(Health::default())];
-        mirroring.set_devices(Arc::new(kinds), Arc::new(health.clone()));
+        let properties = [properties(true), properties(true)];
+        mirroring.set_devices(kinds.into(), health.clone().into(), properties.into());
         let id = OperationId { io: 1, op: 0, generation: 0 };
         let operation = DeviceOperation::WriteZeroes { deallocate: false };
         let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(4096));

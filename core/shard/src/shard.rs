@@ -125,7 +125,8 @@ impl Shard {
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
         let ShardConfig { engine, session, target, direct, iscsi, stall_timeout, .. } = config;
         let mut mirroring = Mirroring::new(engine.core, config.mirrors);
-        mirroring.set_devices(Arc::clone(&config.kinds), Arc::clone(&engine.health));
+        let devices = Arc::clone(&engine.devices);
+        mirroring.set_devices(Arc::clone(&config.kinds), Arc::clone(&engine.health), devices);
         let mut shard = Self {
             mirroring,
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
@@ -358,8 +359,9 @@ impl Shard {
     fn set_devices<W: World>(&mut self, devices: &Devices, world: &mut W) {
         let Devices { properties, health, kinds, peers } = devices;
         self.peers.set(peers, kinds);
-        self.mirroring.set_devices(Arc::clone(kinds), Arc::clone(health));
-        self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
+        let (kinds, properties) = (Arc::clone(kinds), Arc::clone(properties));
+        self.mirroring.set_devices(kinds, Arc::clone(health), Arc::clone(&properties));
+        self.engine.set_devices(properties, Arc::clone(health));
         self.reserve_for_faces(world.pool());
     }
 
