@@ -3,7 +3,7 @@
 //! 4 KiB to a sixty-fourth of the volume. Of some, the length is known when they are created; the
 //! others grow in pieces, several at a time. Complete files of several runs move to one after a commit.
 //!
-//! The table of docs/performance.md: `cargo test --release -p nearflash-files --test aging --
+//! The table of docs/performance-files.md: `cargo test --release -p nearflash-files --test aging --
 //! --ignored --nocapture`.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
@@ -268,7 +268,7 @@ fn most_files_of_an_aged_volume_have_one_run() {
 }
 
 #[test]
-#[ignore = "prints the table of docs/performance.md, and takes a minute"]
+#[ignore = "prints the table of docs/performance-files.md, and takes a minute"]
 #[expect(clippy::disallowed_macros, reason = "the table is for people")]
 fn the_table_of_aged_volumes_is_printed() {
     println!(

@@ -224,7 +224,7 @@ proptest! {
 /// Prints what a scrape of many volumes and hosts takes:
 /// `cargo test --release -p nearflash-node --lib -- --ignored --nocapture thousand`.
 #[test]
-#[ignore = "prints the time of a large scrape for docs/performance.md; other tests of this file check the text"]
+#[ignore = "prints the time of a large scrape for docs/performance-protocols.md; other tests of this file check the text"]
 fn a_thousand_volumes_of_a_hundred_hosts_are_written() {
     const VOLUMES: u32 = 1000;
     let hosts: Vec<String> = (0..100)
