@@ -8,6 +8,7 @@ mod device;
 mod failures;
 mod health;
 mod mirror_key;
+mod on_disk;
 mod unflushed;
 
 pub use believed::Believed;
@@ -16,3 +17,4 @@ pub use device::{
 };
 pub use health::{DOUBT_MAX, Health, Promise, Success};
 pub use mirror_key::MirrorKey;
+pub use on_disk::{OnDisk, OnDiskError, choose_copy};

@@ -46,6 +46,6 @@ pub use quarantine::Quarantine;
 pub use run::{BLOCK, Run, blocks_for, without};
 pub use superblock::{
     DATA_START, METADATA_RUNS_MAX, OWNER_BLOCK_OFFSET, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
-    Superblock, SuperblockError, Support,
+    Superblock, Support,
 };
 pub use tables::{MemoryTables, Table, Tables, TablesMut, Visit, inodes, orphans};

@@ -8,6 +8,7 @@
 //! Three words of feature bits say what a program must know. It ignores unknown bits of the first,
 //! does not write with unknown bits of the second, and refuses unknown bits of the third.
 
+use nearflash_device::{OnDisk, OnDiskError, choose_copy};
 use nearflash_units::{Blocks, ByteLen, ByteOffset, Lba};
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
@@ -35,6 +36,7 @@ const MAGIC: [u8; 8] = *b"nrfiles\x1a";
 /// Version 1 had no permissions, and no kinds but files and directories. Version 2 had no checksums of the
 /// metadata store's blocks.
 const VERSION: u32 = 3;
+const KNOWN: &str = "3";
 
 /// The fields of a superblock.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,24 +70,6 @@ pub enum Support {
     None,
 }
 
-/// Error: bytes are not a valid superblock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-pub enum SuperblockError {
-    /// The magic is missing: the volume has other contents, or none.
-    #[error("no superblock")]
-    Absent,
-    /// Bytes have changed since it was written.
-    #[error("superblock checksum is {found:#010x}, computed {computed:#010x}")]
-    Checksum { found: u32, computed: u32 },
-    /// Written by another version.
-    #[error("superblock version {0}, this program knows {VERSION}")]
-    Version(u32),
-    /// A field has a value that no version writes, although the checksum is valid.
-    #[error("superblock field is invalid: {0}")]
-    Field(&'static str),
-}
-
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct OnDiskRun {
@@ -93,14 +77,10 @@ struct OnDiskRun {
     count: U64,
 }
 
-/// One copy in its on-disk form.
+/// The fields of one copy in their on-disk form.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
-struct OnDisk {
-    magic: [u8; 8],
-    version: U32,
-    /// CRC-32C of all [`SUPERBLOCK_LEN`] bytes, this field as zero.
-    checksum: U32,
+struct Fields {
     generation: U64,
     volume: [u8; 16],
     volume_len: U64,
@@ -113,14 +93,7 @@ struct OnDisk {
     runs: [OnDiskRun; METADATA_RUNS_MAX],
     reserved: [u8; 2984],
 }
-const _: () = assert!(size_of::<OnDisk>() == SUPERBLOCK_LEN);
-
-impl OnDisk {
-    fn computed_checksum(mut self) -> u32 {
-        self.checksum = U32::ZERO;
-        crc32c::crc32c(self.as_bytes())
-    }
-}
+const _: () = assert!(size_of::<OnDisk<Fields>>() == SUPERBLOCK_LEN);
 
 impl Superblock {
     /// The superblock as the bytes of one copy.
@@ -129,9 +102,7 @@ impl Superblock {
     /// When there are more than [`METADATA_RUNS_MAX`] runs.
     pub fn encode(&self) -> [u8; SUPERBLOCK_LEN] {
         assert!(self.metadata_runs.len() <= METADATA_RUNS_MAX, "the owner counts the runs");
-        let mut raw = OnDisk::new_zeroed();
-        raw.magic = MAGIC;
-        raw.version = U32::new(VERSION);
+        let mut raw = Fields::new_zeroed();
         raw.generation = U64::new(self.generation);
         raw.volume = *self.volume.as_bytes();
         raw.volume_len = U64::new(self.volume_len.0);
@@ -145,31 +116,24 @@ impl Superblock {
             place.start = U64::new(run.start.0);
             place.count = U64::new(run.count.0);
         }
-        raw.checksum = U32::new(raw.computed_checksum());
-        zerocopy::transmute!(raw)
+        zerocopy::transmute!(OnDisk::new(MAGIC, VERSION, raw))
     }
 
     /// Decodes one copy.
     ///
     /// # Errors
     /// When the bytes are not a valid copy.
-    pub fn decode(bytes: &[u8; SUPERBLOCK_LEN]) -> Result<Self, SuperblockError> {
-        let raw: OnDisk = zerocopy::transmute!(*bytes);
-        if raw.magic != MAGIC {
-            return Err(SuperblockError::Absent);
-        }
-        let (found, computed) = (raw.checksum.get(), raw.computed_checksum());
-        if found != computed {
-            return Err(SuperblockError::Checksum { found, computed });
-        }
-        if raw.version.get() != VERSION {
-            return Err(SuperblockError::Version(raw.version.get()));
+    pub fn decode(bytes: &[u8; SUPERBLOCK_LEN]) -> Result<Self, OnDiskError> {
+        let block: OnDisk<Fields> = zerocopy::transmute!(*bytes);
+        let (found, raw) = block.open(MAGIC)?;
+        if found != VERSION {
+            return Err(OnDiskError::Version { found, known: KNOWN });
         }
         if raw.block_size.get() != BLOCK.bytes() {
-            return Err(SuperblockError::Field("block size"));
+            return Err(OnDiskError::Field("block size"));
         }
         let run_count = nearflash_units::index(raw.run_count.get());
-        let runs = raw.runs.get(..run_count).ok_or(SuperblockError::Field("metadata runs"))?;
+        let runs = raw.runs.get(..run_count).ok_or(OnDiskError::Field("metadata runs"))?;
         let runs = runs.iter().map(|run| Run::checked(run.start.get(), run.count.get()));
         let superblock = Self {
             generation: raw.generation.get(),
@@ -181,21 +145,21 @@ impl Superblock {
             metadata_len: ByteLen(raw.metadata_len.get()),
             metadata_runs: runs
                 .collect::<Option<_>>()
-                .ok_or(SuperblockError::Field("metadata runs"))?,
+                .ok_or(OnDiskError::Field("metadata runs"))?,
         };
         superblock.checked()
     }
 
-    fn checked(self) -> Result<Self, SuperblockError> {
-        let area = Self::area(self.volume_len).ok_or(SuperblockError::Field("volume length"))?;
+    fn checked(self) -> Result<Self, OnDiskError> {
+        let area = Self::area(self.volume_len).ok_or(OnDiskError::Field("volume length"))?;
         let mut runs = self.metadata_runs.clone();
         runs.sort_unstable();
         let overlap = runs.windows(2).any(|pair| pair[0].overlaps(pair[1]));
         if runs.is_empty() || overlap || !runs.iter().all(|run| area.contains(*run)) {
-            return Err(SuperblockError::Field("metadata runs"));
+            return Err(OnDiskError::Field("metadata runs"));
         }
         if self.metadata_len.0 == 0 || self.metadata_len > self.metadata_capacity() {
-            return Err(SuperblockError::Field("metadata length"));
+            return Err(OnDiskError::Field("metadata length"));
         }
         Ok(self)
     }
@@ -231,15 +195,10 @@ impl Superblock {
     /// # Errors
     /// When neither is valid: the fault of the first, or of the second when the first is absent.
     pub fn choose(
-        first: Result<Self, SuperblockError>,
-        second: Result<Self, SuperblockError>,
-    ) -> Result<Self, SuperblockError> {
-        match (first, second) {
-            (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
-            (Ok(superblock), _) | (_, Ok(superblock)) => Ok(superblock),
-            (Err(SuperblockError::Absent), second) => second,
-            (first, _) => first,
-        }
+        first: Result<Self, OnDiskError>,
+        second: Result<Self, OnDiskError>,
+    ) -> Result<Self, OnDiskError> {
+        choose_copy([first, second], |superblock| superblock.generation)
     }
 }
 
@@ -266,25 +225,24 @@ mod tests {
         }
     }
 
-    fn field(superblock: &Superblock) -> SuperblockError {
+    fn field(superblock: &Superblock) -> OnDiskError {
         Superblock::decode(&superblock.encode()).unwrap_err()
     }
 
     #[test]
     fn foreign_bytes_zeroes_and_later_versions_are_refused() {
-        assert_eq!(Superblock::decode(&[0; SUPERBLOCK_LEN]), Err(SuperblockError::Absent));
-        assert_eq!(Superblock::decode(&[0xA5; SUPERBLOCK_LEN]), Err(SuperblockError::Absent));
-        let mut raw: OnDisk = zerocopy::transmute!(superblock().encode());
-        raw.version = U32::new(VERSION + 1);
-        raw.checksum = U32::new(raw.computed_checksum());
-        let decoded = Superblock::decode(&zerocopy::transmute!(raw));
-        assert_eq!(decoded, Err(SuperblockError::Version(VERSION + 1)));
+        assert_eq!(Superblock::decode(&[0; SUPERBLOCK_LEN]), Err(OnDiskError::Absent));
+        assert_eq!(Superblock::decode(&[0xA5; SUPERBLOCK_LEN]), Err(OnDiskError::Absent));
+        let block: OnDisk<Fields> = zerocopy::transmute!(superblock().encode());
+        let later = OnDisk::new(MAGIC, VERSION + 1, block.fields);
+        let refused = OnDiskError::Version { found: VERSION + 1, known: KNOWN };
+        assert_eq!(Superblock::decode(&zerocopy::transmute!(later)), Err(refused));
     }
 
     #[test]
     fn metadata_outside_the_volume_or_in_two_places_at_once_is_refused() {
         let with = |metadata_runs| Superblock { metadata_runs, ..superblock() };
-        let refused = SuperblockError::Field("metadata runs");
+        let refused = OnDiskError::Field("metadata runs");
         for runs in [
             vec![],
             vec![run(0, 1024)],
@@ -296,11 +254,11 @@ mod tests {
             assert_eq!(field(&with(runs)), refused);
         }
         let too_long = Superblock { metadata_len: ByteLen(4 * MIB + 1), ..superblock() };
-        assert_eq!(field(&too_long), SuperblockError::Field("metadata length"));
+        assert_eq!(field(&too_long), OnDiskError::Field("metadata length"));
         let empty = Superblock { metadata_len: ByteLen(0), ..superblock() };
-        assert_eq!(field(&empty), SuperblockError::Field("metadata length"));
+        assert_eq!(field(&empty), OnDiskError::Field("metadata length"));
         let small = Superblock { volume_len: ByteLen(MIB), ..superblock() };
-        assert_eq!(field(&small), SuperblockError::Field("volume length"));
+        assert_eq!(field(&small), OnDiskError::Field("volume length"));
     }
 
     #[test]
@@ -317,8 +275,8 @@ mod tests {
     fn the_whole_copy_of_the_higher_generation_counts() {
         let older = || Ok(superblock());
         let newer = || Ok(Superblock { generation: 8, ..superblock() });
-        let torn = || Err(SuperblockError::Checksum { found: 1, computed: 2 });
-        let absent = || Err(SuperblockError::Absent);
+        let torn = || Err(OnDiskError::Checksum { found: 1, computed: 2 });
+        let absent = || Err(OnDiskError::Absent);
         assert_eq!(Superblock::choose(older(), newer()), newer());
         assert_eq!(Superblock::choose(newer(), older()), newer());
         assert_eq!(Superblock::choose(torn(), older()), older());
@@ -357,15 +315,16 @@ mod tests {
         fn hostile_fields_are_refused_without_a_panic(
             run_count: u32, runs in prop::collection::vec((any::<u64>(), any::<u64>()), METADATA_RUNS_MAX), lens: (u64, u64),
         ) {
-            let mut raw: OnDisk = zerocopy::transmute!(superblock().encode());
+            let block: OnDisk<Fields> = zerocopy::transmute!(superblock().encode());
+            let mut raw = block.fields;
             raw.run_count = U32::new(run_count % 70);
             raw.volume_len = U64::new(lens.0);
             raw.metadata_len = U64::new(lens.1);
             for (place, (start, count)) in raw.runs.iter_mut().zip(runs) {
                 *place = OnDiskRun { start: U64::new(start), count: U64::new(count) };
             }
-            raw.checksum = U32::new(raw.computed_checksum());
-            if let Ok(superblock) = Superblock::decode(&zerocopy::transmute!(raw)) {
+            let block = OnDisk::new(MAGIC, VERSION, raw);
+            if let Ok(superblock) = Superblock::decode(&zerocopy::transmute!(block)) {
                 prop_assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
             }
         }

@@ -7,13 +7,12 @@
 //! so they do not touch the second copy. The first copy is written and made durable before the
 //! second, so one is always complete. The valid copy with the higher generation counts.
 //!
-//! Every copy has a magic, a version, and a CRC-32C over all its bytes with the checksum itself as
-//! zero. A later version keeps these three in place. This version refuses a version that it does
-//! not know.
+//! Every copy begins with the header of [`OnDisk`]. This version refuses a version that it does not know.
 
+use nearflash_device::{OnDisk, OnDiskError, choose_copy};
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use uuid::Uuid;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{GRANULE, NAME_LEN_MAX, Name};
@@ -32,6 +31,7 @@ const VERSION: u32 = 1;
 /// The version of the label of a slice, which names the cluster, too. A program that knows only the first
 /// one refuses it instead of putting volumes where the cluster has its data.
 const VERSION_OF_SLICE: u32 = 2;
+const KNOWN: &str = "1 and 2";
 
 /// The fields of a label.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,33 +54,10 @@ pub struct Label {
     pub data_len: ByteLen,
 }
 
-/// Error: bytes are not a valid label. Only the other copy shows whether the medium or this program
-/// is at fault.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-pub enum LabelError {
-    /// The magic is missing: the device has other contents, or none.
-    #[error("no label")]
-    Absent,
-    /// Bytes have changed since it was written.
-    #[error("label checksum is {found:#010x}, computed {computed:#010x}")]
-    Checksum { found: u32, computed: u32 },
-    /// Written by a later version.
-    #[error("label version {0}, this program knows {VERSION} and {VERSION_OF_SLICE}")]
-    Version(u32),
-    /// A field has a value that no version writes, although the checksum is valid.
-    #[error("label field is invalid: {0}")]
-    Field(&'static str),
-}
-
-/// One copy in its on-disk form.
+/// The fields of one copy in their on-disk form.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
-struct OnDisk {
-    magic: [u8; 8],
-    version: U32,
-    /// CRC-32C of all [`LABEL_LEN`] bytes, this field as zero.
-    checksum: U32,
+struct Fields {
     generation: U64,
     device: [u8; 16],
     node: [u8; 16],
@@ -93,21 +70,12 @@ struct OnDisk {
     cluster: [u8; 16],
     reserved: [u8; 3936],
 }
-const _: () = assert!(size_of::<OnDisk>() == LABEL_LEN);
-
-impl OnDisk {
-    fn computed_checksum(mut self) -> u32 {
-        self.checksum = U32::ZERO;
-        crc32c::crc32c(self.as_bytes())
-    }
-}
+const _: () = assert!(size_of::<OnDisk<Fields>>() == LABEL_LEN);
 
 impl Label {
     /// The label as the bytes of one copy.
     pub fn encode(&self) -> [u8; LABEL_LEN] {
-        let mut raw = OnDisk::new_zeroed();
-        raw.magic = MAGIC;
-        raw.version = U32::new(if self.cluster.is_some() { VERSION_OF_SLICE } else { VERSION });
+        let mut raw = Fields::new_zeroed();
         raw.cluster = self.cluster.map_or([0; 16], Uuid::into_bytes);
         raw.generation = U64::new(self.generation);
         raw.device = *self.device.as_bytes();
@@ -117,36 +85,30 @@ impl Label {
         raw.data_len = U64::new(self.data_len.0);
         let name = self.name.as_str().as_bytes();
         raw.name[..name.len()].copy_from_slice(name);
-        raw.checksum = U32::new(raw.computed_checksum());
-        zerocopy::transmute!(raw)
+        let version = if self.cluster.is_some() { VERSION_OF_SLICE } else { VERSION };
+        zerocopy::transmute!(OnDisk::new(MAGIC, version, raw))
     }
 
     /// Decodes one copy.
     ///
     /// # Errors
     /// When the bytes are not a valid copy.
-    pub fn decode(bytes: &[u8; LABEL_LEN]) -> Result<Self, LabelError> {
-        let raw: OnDisk = zerocopy::transmute!(*bytes);
-        if raw.magic != MAGIC {
-            return Err(LabelError::Absent);
-        }
-        let (found, computed) = (raw.checksum.get(), raw.computed_checksum());
-        if found != computed {
-            return Err(LabelError::Checksum { found, computed });
-        }
+    pub fn decode(bytes: &[u8; LABEL_LEN]) -> Result<Self, OnDiskError> {
+        let block: OnDisk<Fields> = zerocopy::transmute!(*bytes);
+        let (version, raw) = block.open(MAGIC)?;
         let cluster = Uuid::from_bytes(raw.cluster);
-        let cluster = match raw.version.get() {
+        let cluster = match version {
             VERSION => None,
             VERSION_OF_SLICE if !cluster.is_nil() => Some(cluster),
-            VERSION_OF_SLICE => return Err(LabelError::Field("cluster")),
-            later => return Err(LabelError::Version(later)),
+            VERSION_OF_SLICE => return Err(OnDiskError::Field("cluster")),
+            found => return Err(OnDiskError::Version { found, known: KNOWN }),
         };
         let label = Self {
             generation: raw.generation.get(),
             device: Uuid::from_bytes(raw.device),
             node: Uuid::from_bytes(raw.node),
             cluster,
-            name: decode_name(&raw.name).ok_or(LabelError::Field("name"))?,
+            name: decode_name(&raw.name).ok_or(OnDiskError::Field("name"))?,
             device_len: ByteLen(raw.device_len.get()),
             data_start: ByteOffset(raw.data_start.get()),
             data_len: ByteLen(raw.data_len.get()),
@@ -154,14 +116,14 @@ impl Label {
         label.checked()
     }
 
-    fn checked(self) -> Result<Self, LabelError> {
+    fn checked(self) -> Result<Self, OnDiskError> {
         let whole = |n: u64| n.is_multiple_of(GRANULE.0);
         let end = self.data_start.checked_add(self.data_len);
         if self.data_start.0 < LABEL_AREA_LEN.0 || !whole(self.data_start.0) {
-            return Err(LabelError::Field("data start"));
+            return Err(OnDiskError::Field("data start"));
         }
         if !whole(self.data_len.0) || end.is_none_or(|end| end.0 > self.device_len.0) {
-            return Err(LabelError::Field("data length"));
+            return Err(OnDiskError::Field("data length"));
         }
         Ok(self)
     }
@@ -171,15 +133,10 @@ impl Label {
     /// # Errors
     /// When neither is valid: the fault of the first, or of the second when the first is absent.
     pub fn choose(
-        first: Result<Self, LabelError>,
-        second: Result<Self, LabelError>,
-    ) -> Result<Self, LabelError> {
-        match (first, second) {
-            (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
-            (Ok(label), _) | (_, Ok(label)) => Ok(label),
-            (Err(LabelError::Absent), second) => second,
-            (first, _) => first,
-        }
+        first: Result<Self, OnDiskError>,
+        second: Result<Self, OnDiskError>,
+    ) -> Result<Self, OnDiskError> {
+        choose_copy([first, second], |label| label.generation)
     }
 }
 
@@ -222,23 +179,21 @@ mod tests {
 
     #[test]
     fn foreign_bytes_and_zeroes_are_no_label() {
-        assert_eq!(Label::decode(&[0; LABEL_LEN]), Err(LabelError::Absent));
-        assert_eq!(Label::decode(&[0xA5; LABEL_LEN]), Err(LabelError::Absent));
+        assert_eq!(Label::decode(&[0; LABEL_LEN]), Err(OnDiskError::Absent));
+        assert_eq!(Label::decode(&[0xA5; LABEL_LEN]), Err(OnDiskError::Absent));
     }
 
     #[test]
     fn a_later_version_is_refused_rather_than_guessed() {
-        let mut raw: OnDisk = zerocopy::transmute!(label().encode());
-        raw.version = U32::new(3);
-        raw.checksum = U32::new(raw.computed_checksum());
-        let bytes = zerocopy::transmute!(raw);
-        assert_eq!(Label::decode(&bytes), Err(LabelError::Version(3)));
+        let block: OnDisk<Fields> = zerocopy::transmute!(label().encode());
+        let bytes = zerocopy::transmute!(OnDisk::new(MAGIC, 3, block.fields));
+        assert_eq!(Label::decode(&bytes), Err(OnDiskError::Version { found: 3, known: KNOWN }));
     }
 
     #[test]
     fn a_data_area_outside_the_device_or_over_the_label_is_refused() {
         let decoded = |label: Label| Label::decode(&label.encode()).unwrap_err();
-        let field = |field| LabelError::Field(field);
+        let field = |field| OnDiskError::Field(field);
         assert_eq!(decoded(Label { data_start: ByteOffset(0), ..label() }), field("data start"));
         assert_eq!(decoded(Label { data_len: ByteLen(64 * MIB), ..label() }), field("data length"));
         assert_eq!(decoded(Label { data_len: ByteLen(u64::MAX), ..label() }), field("data length"));
@@ -248,8 +203,8 @@ mod tests {
     fn the_whole_copy_of_the_higher_generation_counts() {
         let older = || Ok(label());
         let newer = || Ok(Label { generation: 8, ..label() });
-        let torn = || Err(LabelError::Checksum { found: 1, computed: 2 });
-        let absent = || Err(LabelError::Absent);
+        let torn = || Err(OnDiskError::Checksum { found: 1, computed: 2 });
+        let absent = || Err(OnDiskError::Absent);
         assert_eq!(Label::choose(older(), newer()), newer());
         assert_eq!(Label::choose(newer(), older()), newer());
         assert_eq!(Label::choose(torn(), older()), older());

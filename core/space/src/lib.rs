@@ -16,7 +16,7 @@ mod volume;
 
 pub use extent::{Extent, GRANULE};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
-pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
+pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label};
 pub use map::{
     EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces, RowPart, Rows, STRIPE_UNIT_MAX,
     STRIPE_UNIT_MIN, STRIPE_WIDTH_MAX, Stripes,

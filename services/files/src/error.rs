@@ -3,7 +3,8 @@
 use std::io;
 
 use nearflash::direct::{Status, TakeError};
-use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal, SuperblockError};
+use nearflash_device::OnDiskError;
+use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal};
 use nearflash_guarded::Damage as StoreDamage;
 use nearflash_units::ByteLen;
 use redb::StorageError;
@@ -47,8 +48,10 @@ pub enum FilesError {
     #[error("volume '{volume}' has {len}, and files need {VOLUME_LEN_MIN} or more: resize it")]
     TooSmall { volume: String, len: ByteLen },
     /// The superblock is not valid.
-    #[error("volume '{volume}': {error}; restore it, or format it with --force, which erases it")]
-    Superblock { volume: String, error: SuperblockError },
+    #[error(
+        "volume '{volume}': superblock {error}; restore it, or format it with --force, which erases it"
+    )]
+    Superblock { volume: String, error: OnDiskError },
     /// The volume was formatted with features of a later version.
     #[error("volume '{volume}' has features of a later version of nearflash: upgrade this program")]
     Features { volume: String },

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nearflash_device::OnDiskError;
 use nearflash_files::{
-    OWNER_BLOCK_OFFSET, Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
-    Support,
+    OWNER_BLOCK_OFFSET, Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, Support,
 };
 use nearflash_media::what_it_holds;
 use nearflash_units::{ByteLen, ByteOffset, MIB, Nanos};
@@ -112,7 +112,7 @@ fn refuse_contents(disk: &dyn Disk, properties: &DiskProperties) -> Result<(), F
     disk.read_at(&mut head, ByteOffset(0)).map_err(&failed)?;
     disk.read_at(&mut tail, ByteOffset(len.0 - PROBE_LEN.0)).map_err(&failed)?;
     let copies = copies(disk).map_err(&failed)?;
-    let found = match copies.iter().all(|copy| *copy == Err(SuperblockError::Absent)) {
+    let found = match copies.iter().all(|copy| *copy == Err(OnDiskError::Absent)) {
         true => what_it_holds(&head, &tail, len.0),
         false => Some("files of nearflash"),
     };
@@ -129,8 +129,8 @@ pub(crate) fn holds_files(disk: &dyn Disk) -> Result<bool, FilesError> {
 }
 
 /// Both copies of the superblock.
-fn copies(disk: &dyn Disk) -> io::Result<[Result<Superblock, SuperblockError>; 2]> {
-    let mut copies = [const { Err(SuperblockError::Absent) }; 2];
+fn copies(disk: &dyn Disk) -> io::Result<[Result<Superblock, OnDiskError>; 2]> {
+    let mut copies = [const { Err(OnDiskError::Absent) }; 2];
     for (copy, offset) in copies.iter_mut().zip(SUPERBLOCK_OFFSETS) {
         let mut bytes = [0; SUPERBLOCK_LEN];
         disk.read_at(&mut bytes, offset)?;
@@ -151,8 +151,10 @@ pub(crate) fn superblock(disk: &dyn Disk) -> Result<Superblock, FilesError> {
     let [first, second] = copies(disk).map_err(FilesError::disk(&volume))?;
     let superblock = match Superblock::choose(first, second) {
         Ok(superblock) => superblock,
-        Err(SuperblockError::Absent) => return Err(FilesError::NotFormatted { volume }),
-        Err(SuperblockError::Version(found)) => return Err(FilesError::Format { volume, found }),
+        Err(OnDiskError::Absent) => return Err(FilesError::NotFormatted { volume }),
+        Err(OnDiskError::Version { found, .. }) => {
+            return Err(FilesError::Format { volume, found });
+        }
         Err(error) => return Err(FilesError::Superblock { volume, error }),
     };
     if superblock.volume != uuid {

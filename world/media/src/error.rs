@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use nearflash_device::OnDiskError;
 use nearflash_flash::model::ModelConfigError;
-use nearflash_space::slice::{NotesError, SuperblockError};
-use nearflash_space::{LabelError, Name};
+use nearflash_space::Name;
+use nearflash_space::slice::NotesError;
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
@@ -260,12 +261,14 @@ pub enum OpenError {
         spec: Box<DeviceSpec>,
     },
     /// The superblock of a slice is damaged, or of a later version.
-    #[error("slice '{name}': {source}")]
+    #[error("slice '{name}': superblock {source}: {remedy}")]
     Superblock {
         /// The slice.
         name: Name,
         /// The superblock's error.
-        source: SuperblockError,
+        source: OnDiskError,
+        /// The remedy.
+        remedy: &'static str,
     },
     /// The superblock and the label of a slice contradict each other.
     #[error(
@@ -277,12 +280,12 @@ pub enum OpenError {
         name: Name,
     },
     /// The device's label is damaged, or of a later version.
-    #[error("device '{}': {source}: {remedy}", spec.name)]
+    #[error("device '{}': label {source}: {remedy}", spec.name)]
     Label {
         /// The configured device.
         spec: Box<DeviceSpec>,
         /// The label's error.
-        source: LabelError,
+        source: OnDiskError,
         /// The remedy.
         remedy: &'static str,
     },

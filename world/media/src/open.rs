@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nearflash_device::DeviceProperties;
-use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError, Name};
+use nearflash_device::{DeviceProperties, OnDiskError};
+use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, Name};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use rustix::fs::fdatasync;
 use uuid::Uuid;
@@ -182,7 +182,7 @@ fn inspect(
             return Ok(Medium::File { file, label: Some(label), stale_copies });
         }
         Ok(label) => refuse_foreign(spec, asked, &label, claim)?,
-        Err(LabelError::Absent) => {}
+        Err(OnDiskError::Absent) => {}
         Err(source) => refuse_damaged(spec, asked, source, claim)?,
     }
     refuse_instead_of_known(asked, claim)?;
@@ -200,7 +200,7 @@ fn inspect(
 fn stale_copies(
     label: &Label,
     name: &Name,
-    copies: &[Result<Label, LabelError>; 2],
+    copies: &[Result<Label, OnDiskError>; 2],
 ) -> Vec<ByteOffset> {
     let (counting, others): (Vec<_>, Vec<_>) =
         LABEL_OFFSETS.iter().zip(copies).partition(|(_, copy)| copy.as_ref() == Ok(label));
@@ -209,13 +209,13 @@ fn stale_copies(
     others.into_iter().chain(counting).map(|(offset, _)| *offset).collect()
 }
 
-fn copies_in(head: &[u8]) -> [Result<Label, LabelError>; 2] {
+fn copies_in(head: &[u8]) -> [Result<Label, OnDiskError>; 2] {
     LABEL_OFFSETS.map(|offset| decode_at(head, ByteLen(offset.0).to_usize()))
 }
 
-fn decode_at(head: &[u8], offset: usize) -> Result<Label, LabelError> {
+fn decode_at(head: &[u8], offset: usize) -> Result<Label, OnDiskError> {
     let bytes = head.get(offset..).and_then(|rest| rest.first_chunk::<LABEL_LEN>());
-    bytes.map_or(Err(LabelError::Absent), Label::decode)
+    bytes.map_or(Err(OnDiskError::Absent), Label::decode)
 }
 
 /// Checks that a label of this installation agrees with the catalog and with the device's length.
@@ -283,15 +283,15 @@ fn refuse_foreign(
 fn refuse_damaged(
     spec: &DeviceSpec,
     asked: &Asked<'_>,
-    source: LabelError,
+    source: OnDiskError,
     claim: Claim<'_>,
 ) -> Result<(), OpenError> {
     let remedy = match source {
-        LabelError::Version(_) => "use the nearflash that wrote it, or a later one",
+        OnDiskError::Version { .. } => "use the nearflash that wrote it, or a later one",
         _ if is_known(asked.name, claim) => "restore the device's first MiB from a backup",
         _ => "restore its first MiB, or add ',wipe' to erase it",
     };
-    if spec.wipe && !is_known(asked.name, claim) && !matches!(source, LabelError::Version(_)) {
+    if spec.wipe && !is_known(asked.name, claim) && !matches!(source, OnDiskError::Version { .. }) {
         return Ok(());
     }
     Err(OpenError::Label { spec: Box::new(spec.clone()), source, remedy })

@@ -8,10 +8,11 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nearflash_device::OnDiskError;
 use nearflash_space::Name;
 use nearflash_space::slice::{
     DATA_START, METADATA_START, NOTES_LEN, NOTES_START, Notes, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
-    Superblock, SuperblockError,
+    Superblock,
 };
 use nearflash_units::ByteLen;
 use rustix::fs::{fdatasync, fstat, major, minor};
@@ -101,7 +102,7 @@ fn read_superblock(file: &OpenFile, name: &Name) -> Result<Option<Superblock>, O
     if file.len.0 < end {
         return Ok(None);
     }
-    let mut copies = [Err(SuperblockError::Absent); 2];
+    let mut copies = [Err(OnDiskError::Absent); 2];
     for (copy, offset) in copies.iter_mut().zip(SUPERBLOCK_OFFSETS) {
         let bytes = file.read(offset, SUPERBLOCK_LEN).map_err(|source| OpenError::Io {
             name: name.clone(),
@@ -110,12 +111,20 @@ fn read_superblock(file: &OpenFile, name: &Name) -> Result<Option<Superblock>, O
             source,
         })?;
         let bytes = bytes.first_chunk::<SUPERBLOCK_LEN>();
-        *copy = bytes.map_or(Err(SuperblockError::Absent), Superblock::decode);
+        *copy = bytes.map_or(Err(OnDiskError::Absent), Superblock::decode);
     }
     match Superblock::choose(copies) {
         Ok(superblock) => Ok(Some(superblock)),
-        Err(SuperblockError::Absent) => Ok(None),
-        Err(source) => Err(OpenError::Superblock { name: name.clone(), source }),
+        Err(OnDiskError::Absent) => Ok(None),
+        Err(source) => {
+            let remedy = match source {
+                OnDiskError::Version { .. } => {
+                    "start the node with the version that wrote it, or replace the slice"
+                }
+                _ => "restore the first 17 MiB of the device from a backup",
+            };
+            Err(OpenError::Superblock { name: name.clone(), source, remedy })
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub use notes::{
     MirrorNote, NOTE_PAGE_LEN, NOTE_PAGES, NOTES_LEN, NOTES_PER_PAGE, NOTES_START, NotePage, Notes,
     NotesError, NotesFull,
 };
-pub use superblock::{SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
+pub use superblock::{SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock};
 pub use verdict::SliceVerdict;
 
 /// The start of a slice's metadata: behind the label.

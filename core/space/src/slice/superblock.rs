@@ -1,9 +1,10 @@
 //! The superblock of a slice. There are two copies, of which the one with the higher generation counts.
 //! They are written in turn, so a torn write leaves the other one whole.
 
+use nearflash_device::{OnDisk, OnDiskError, choose_copy};
 use nearflash_units::ByteOffset;
 use uuid::Uuid;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::METADATA_START;
@@ -18,6 +19,7 @@ pub const SUPERBLOCK_OFFSETS: [ByteOffset; 2] =
 const MAGIC: [u8; 8] = *b"nrslice\x1a";
 /// Version 1 had no [`super::Notes`].
 const VERSION: u32 = 2;
+const KNOWN: &str = "2";
 
 /// The largest counter that is read. A device that is opened a million times a second reaches it after
 /// a hundred thousand years; a larger one is damage, and could not grow for long.
@@ -44,40 +46,10 @@ pub struct Superblock {
     pub boot: Uuid,
 }
 
-/// Error: bytes are not a valid superblock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-pub enum SuperblockError {
-    /// The magic is missing.
-    #[error("no superblock")]
-    Absent,
-    /// Bytes have changed since it was written.
-    #[error(
-        "superblock checksum is {found:#010x}, computed {computed:#010x}: restore the first 17 MiB of the \
-         device from a backup"
-    )]
-    Checksum { found: u32, computed: u32 },
-    /// Written by another version of this program.
-    #[error(
-        "superblock version {0}, this program knows {VERSION}: start the node with the version that wrote \
-         it, or replace the slice"
-    )]
-    Version(u32),
-    /// A field has a value that no version writes.
-    #[error(
-        "superblock field is invalid: {0}: restore the first 17 MiB of the device from a backup"
-    )]
-    Field(&'static str),
-}
-
-/// One copy in its on-disk form.
+/// The fields of one copy in their on-disk form.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
-struct OnDisk {
-    magic: [u8; 8],
-    version: U32,
-    /// CRC-32C of all [`SUPERBLOCK_LEN`] bytes, this field as zero.
-    checksum: U32,
+struct Fields {
     generation: U64,
     cluster: [u8; 16],
     slice: [u8; 16],
@@ -89,21 +61,12 @@ struct OnDisk {
     reserved: [u8; 3984],
 }
 
-const _: () = assert!(size_of::<OnDisk>() == SUPERBLOCK_LEN);
-
-impl OnDisk {
-    fn computed_checksum(mut self) -> u32 {
-        self.checksum = U32::ZERO;
-        crc32c::crc32c(self.as_bytes())
-    }
-}
+const _: () = assert!(size_of::<OnDisk<Fields>>() == SUPERBLOCK_LEN);
 
 impl Superblock {
     /// The superblock as the bytes of one copy.
     pub fn encode(&self) -> [u8; SUPERBLOCK_LEN] {
-        let mut raw = OnDisk::new_zeroed();
-        raw.magic = MAGIC;
-        raw.version = U32::new(VERSION);
+        let mut raw = Fields::new_zeroed();
         raw.generation = U64::new(self.generation);
         raw.cluster = self.cluster.into_bytes();
         raw.slice = self.slice.into_bytes();
@@ -112,25 +75,18 @@ impl Superblock {
         raw.confirmed = U64::new(self.confirmed);
         raw.power_incarnation = U64::new(self.power_incarnation);
         raw.boot = self.boot.into_bytes();
-        raw.checksum = U32::new(raw.computed_checksum());
-        zerocopy::transmute!(raw)
+        zerocopy::transmute!(OnDisk::new(MAGIC, VERSION, raw))
     }
 
     /// Decodes one copy.
     ///
     /// # Errors
     /// When the bytes are not a valid copy.
-    pub fn decode(bytes: &[u8; SUPERBLOCK_LEN]) -> Result<Self, SuperblockError> {
-        let raw: OnDisk = zerocopy::transmute!(*bytes);
-        if raw.magic != MAGIC {
-            return Err(SuperblockError::Absent);
-        }
-        let (found, computed) = (raw.checksum.get(), raw.computed_checksum());
-        if found != computed {
-            return Err(SuperblockError::Checksum { found, computed });
-        }
-        if raw.version.get() != VERSION {
-            return Err(SuperblockError::Version(raw.version.get()));
+    pub fn decode(bytes: &[u8; SUPERBLOCK_LEN]) -> Result<Self, OnDiskError> {
+        let block: OnDisk<Fields> = zerocopy::transmute!(*bytes);
+        let (found, raw) = block.open(MAGIC)?;
+        if found != VERSION {
+            return Err(OnDiskError::Version { found, known: KNOWN });
         }
         let superblock = Self {
             generation: raw.generation.get(),
@@ -143,11 +99,11 @@ impl Superblock {
             boot: Uuid::from_bytes(raw.boot),
         };
         match superblock {
-            it if it.generation > COUNTER_MAX => Err(SuperblockError::Field("generation")),
-            it if it.incarnation > COUNTER_MAX => Err(SuperblockError::Field("incarnation")),
-            it if it.confirmed > it.incarnation => Err(SuperblockError::Field("confirmed")),
+            it if it.generation > COUNTER_MAX => Err(OnDiskError::Field("generation")),
+            it if it.incarnation > COUNTER_MAX => Err(OnDiskError::Field("incarnation")),
+            it if it.confirmed > it.incarnation => Err(OnDiskError::Field("confirmed")),
             it if it.power_incarnation > it.incarnation => {
-                Err(SuperblockError::Field("power incarnation"))
+                Err(OnDiskError::Field("power incarnation"))
             }
             it => Ok(it),
         }
@@ -159,15 +115,13 @@ impl Superblock {
     /// # Errors
     /// When a copy is of another version, or neither is valid: the fault of the first, or of the second
     /// when the first is absent.
-    pub fn choose(copies: [Result<Self, SuperblockError>; 2]) -> Result<Self, SuperblockError> {
-        match copies {
-            [Err(SuperblockError::Version(later)), _]
-            | [_, Err(SuperblockError::Version(later))] => Err(SuperblockError::Version(later)),
-            [Ok(first), Ok(second)] if second.generation > first.generation => Ok(second),
-            [Ok(one), _] | [_, Ok(one)] => Ok(one),
-            [Err(SuperblockError::Absent), second] => second,
-            [first, _] => first,
+    pub fn choose(copies: [Result<Self, OnDiskError>; 2]) -> Result<Self, OnDiskError> {
+        if let [Err(later @ OnDiskError::Version { .. }), _]
+        | [_, Err(later @ OnDiskError::Version { .. })] = copies
+        {
+            return Err(later);
         }
+        choose_copy(copies, |superblock| superblock.generation)
     }
 
     /// The place of the copy of this generation: they are written in turn.
@@ -237,13 +191,13 @@ mod tests {
     fn a_torn_write_leaves_the_superblock_before_it() {
         let old = superblock();
         let new = old.opened(Uuid::from_u128(7));
-        let torn = || Err(SuperblockError::Checksum { found: 1, computed: 2 });
+        let torn = || Err(OnDiskError::Checksum { found: 1, computed: 2 });
         assert_eq!(Superblock::choose([Ok(old), torn()]), Ok(old));
         assert_eq!(Superblock::choose([Ok(old), Ok(new)]), Ok(new));
         assert_eq!(Superblock::choose([Ok(new), Ok(old)]), Ok(new));
-        let later = || Err(SuperblockError::Version(3));
+        let later = || Err(OnDiskError::Version { found: 3, known: KNOWN });
         assert_eq!(Superblock::choose([Ok(old), later()]), later(), "it may be the newer one");
-        let absent = || Err(SuperblockError::Absent);
+        let absent = || Err(OnDiskError::Absent);
         assert_eq!(Superblock::choose([absent(), Ok(old)]), Ok(old));
         assert_eq!(Superblock::choose([absent(), torn()]), torn());
     }
@@ -253,9 +207,9 @@ mod tests {
         let last = |superblock: Superblock| Superblock::decode(&superblock.encode());
         for counter in [COUNTER_MAX + 1, u64::MAX - 1, u64::MAX] {
             let refused = last(Superblock { generation: counter, ..superblock() });
-            assert_eq!(refused, Err(SuperblockError::Field("generation")));
+            assert_eq!(refused, Err(OnDiskError::Field("generation")));
             let refused = last(Superblock { incarnation: counter, ..superblock() });
-            assert_eq!(refused, Err(SuperblockError::Field("incarnation")));
+            assert_eq!(refused, Err(OnDiskError::Field("incarnation")));
         }
     }
 

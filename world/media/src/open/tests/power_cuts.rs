@@ -81,7 +81,7 @@ fn head_with(label: &Label) -> Vec<u8> {
 }
 
 /// The label that a start finds, or its error, and the copies that it would write.
-fn found(head: &[u8], name: &Name) -> (Result<Label, LabelError>, Vec<ByteOffset>) {
+fn found(head: &[u8], name: &Name) -> (Result<Label, OnDiskError>, Vec<ByteOffset>) {
     let copies = copies_in(head);
     let [first, second] = copies.clone();
     let label = Label::choose(first, second);
@@ -124,7 +124,7 @@ fn a_fresh_device_has_its_label_or_none_whenever_the_power_is_cut() {
             assert_eq!(label, new);
             seen[0] += 1;
         }
-        Err(LabelError::Absent) => seen[1] += 1,
+        Err(OnDiskError::Absent) => seen[1] += 1,
         Err(other) => panic!("{other}"),
     });
     assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
