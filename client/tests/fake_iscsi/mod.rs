@@ -29,7 +29,7 @@ pub(crate) struct Script {
     pub(crate) is_silent: bool,
     /// Closes the connection instead of answering the read or write with this number, from 0.
     pub(crate) closes_at: Option<usize>,
-    /// The same for other commands.
+    /// Closes the connection instead of answering the other command with this number, from 0.
     pub(crate) closes_at_question: Option<usize>,
     /// Answers reads in pairs, the later one first.
     pub(crate) swaps: bool,

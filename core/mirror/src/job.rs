@@ -191,7 +191,7 @@ impl Job {
         }
     }
 
-    /// The same at a node that is not the primary any more.
+    /// The next step at a node that is not the primary any more.
     fn next_without_primary(&self, role: Option<Role>) -> Next {
         let is_there = self.remote == Part::Done;
         match (self.stage, role) {

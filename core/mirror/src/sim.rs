@@ -226,7 +226,7 @@ fn a_flush_fails_over_a_node_that_ran_on_while_the_last_replicas_lost_their_powe
     assert!(found > 2 || !all_seeds(), "{found}");
 }
 
-/// The same of the seeds with a planner.
+/// The floors of the seeds with a planner.
 const FLOOR_WITH_PLANNER: &[(&str, u64)] = &[
     ("blocks copied", 600),
     ("joins", 170),
@@ -248,7 +248,7 @@ fn mirrors_keep_their_promises_while_a_store_that_was_restored_gives_some_of_the
     expect(&counts, &[("answers of an older store", 60), ("takeovers", 80), ("joins", 150)]);
 }
 
-/// The same of the seeds with removals, each roughly two thirds of what comes up.
+/// The floors of the seeds with removals, each roughly two thirds of what comes up.
 const FLOOR_WITH_REMOVALS: &[(&str, u64)] = &[
     ("mirrors removed", 100),
     ("operations on mirrors that are removed", 230),
@@ -262,7 +262,7 @@ fn all_operations_end_while_volumes_are_removed_under_load() {
     expect(&counts, FLOOR_WITH_REMOVALS);
 }
 
-/// The same of the seeds with stalls.
+/// The floors of the seeds with stalls.
 const FLOOR_WITH_STALLS: &[(&str, u64)] = &[
     ("cores that did not turn", 60),
     ("looks at silent cores", 800),
@@ -337,19 +337,19 @@ const MUTANTS: &[(Mutant, u64)] = {
     ]
 };
 
-/// The same, with a planner.
+/// The bugs that runs with a planner find, and the seed of each.
 const MUTANTS_WITH_PLANNER: &[(Mutant, u64)] = &[(Mutant::PlacesIgnored, 5)];
 
-/// The same, while repairs are torn.
+/// The bugs that runs with torn repairs find.
 const MUTANTS_TORN: &[(Mutant, u64)] = &[(Mutant::RepairUnnoted, 2)];
 
-/// The same, with a store that was restored.
+/// The bugs that runs with a restored store find.
 const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 366)];
 
-/// The same, with removals.
+/// The bugs that runs with removals find.
 const MUTANTS_WITH_REMOVALS: &[(Mutant, u64)] = &[(Mutant::SeatOutlasts, 1)];
 
-/// The same, with stalls.
+/// The bugs that runs with stalls find.
 const MUTANTS_WITH_STALLS: &[(Mutant, u64)] = &[(Mutant::StallIgnored, 0)];
 
 /// Runs one seed, perhaps with a deliberate bug.

@@ -61,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// The same, to be changed.
+    /// The bytes of a buffer, to be changed.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         match self.buffers[length(buffer.0)].as_mut().expect("the buffer is taken") {
             Buffer::Own(bytes) => bytes,
@@ -91,7 +91,7 @@ impl Memory {
 pub struct Choices(u64);
 
 impl Choices {
-    /// The same for the same seed.
+    /// Choices that depend on the seed alone.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -23,7 +23,7 @@ impl Outbox {
         self.orphans.push(buffer);
     }
 
-    /// The same for as many as there are.
+    /// Gives back several buffers.
     #[inline]
     pub fn orphan_all(&mut self, buffers: impl IntoIterator<Item = BufferId>) {
         self.orphans.extend(buffers);

@@ -105,7 +105,7 @@ pub trait ServingEnd {
     /// The output to send, and the buffers to return.
     fn outbox(&self) -> &Outbox;
 
-    /// The same, to be changed.
+    /// The output and the buffers, to be changed.
     fn outbox_mut(&mut self) -> &mut Outbox;
 
     /// The chunks to send, in stream order, from where the last send stopped.

@@ -88,7 +88,7 @@ impl<T> SlotTable<T> {
         numbered.filter(|(_, slot)| slot.is_taken()).map(|(index, slot)| (index, &slot.value))
     }
 
-    /// The same, to be changed.
+    /// The taken slots with their numbers, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
         let numbered = (0..).zip(&mut self.slots);
         numbered.filter(|(_, slot)| slot.is_taken()).map(|(index, slot)| (index, &mut slot.value))

@@ -54,7 +54,7 @@ impl Note {
         self.tokens.contains(&Some(token))
     }
 
-    /// The same of a slice that gets this token, too. The other one stays if the record names it.
+    /// The note of a slice that gets this token, too. The other one stays if the record names it.
     pub(super) fn with(self, token: Token, recorded: Token) -> Self {
         let kept = (recorded != token && self.has(recorded)).then_some(recorded);
         Self { tokens: [Some(token), kept], ..self }

@@ -17,7 +17,7 @@ use crate::table::{MirrorId, MirrorTable};
 /// The time for which answers of an earlier primary are waited for.
 const ANSWERS: Nanos = Nanos::from_millis(5);
 
-/// The same of the other nodes of a mirror that is gone.
+/// The time for which answers of the other nodes of a mirror that is gone are waited for.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(2);
 
 /// A face of a mirror that is left later: that of an earlier primary, or any face of one that is gone.

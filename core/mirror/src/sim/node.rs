@@ -72,7 +72,7 @@ pub(super) struct Node {
     pub(super) has_lost_power: bool,
     /// By mirror: where the replicas are, as far as the cores know.
     pub(super) places: BTreeMap<u32, Places>,
-    /// The same, as far as the membership knows, with the records of that time.
+    /// By mirror: the places that the membership knows, with the records of that time.
     pub(super) told: BTreeMap<u32, (Places, Known)>,
     /// The mirrors that it knows to be gone.
     pub(super) gone: BTreeSet<u32>,

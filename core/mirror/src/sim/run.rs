@@ -263,7 +263,7 @@ impl Run {
         run
     }
 
-    /// The same, and the node loses its power while it writes such blocks back.
+    /// A run with scratched blocks in which the node loses its power while it writes such blocks back.
     pub(super) fn torn(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut run = Self::scratched(seed);
         (run.mutant, run.tears) = (mutant, true);

@@ -140,7 +140,7 @@ pub(crate) fn config(stand: Stand) -> SessionConfig {
     }
 }
 
-/// The same, as the client stands to the node.
+/// The exports, as the client stands to the node.
 fn exports_for(stand: Stand, epoch: u32) -> Exports {
     let exports = exports(stand.with_key, epoch);
     if !stand.on_replica {

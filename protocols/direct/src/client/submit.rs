@@ -30,7 +30,7 @@ impl ClientSession {
         self.submit_at(volume, operation, 0, payload)
     }
 
-    /// The same, for data that begins at byte `buffer_offset` of its buffer.
+    /// Submits an operation whose data begins at byte `buffer_offset` of its buffer.
     ///
     /// # Errors
     /// When the request was not accepted.
@@ -48,7 +48,7 @@ impl ClientSession {
         self.submit_sealed(volume, operation, (buffer_offset, payload), None)
     }
 
-    /// The same, on a face of a mirror. [`super::ClientEvent::Received`] reports that a replica has accepted
+    /// Submits an operation on a face of a mirror. [`super::ClientEvent::Received`] reports that a replica has accepted
     /// a write.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ impl Access {
         Self { readable, writable, files: Arc::default() }
     }
 
-    /// The same, and these rights on files.
+    /// The rights on bytes, and these on files.
     #[must_use]
     pub fn with_files(self, files: impl IntoIterator<Item = FilesGrant>) -> Self {
         Self { files: files.into_iter().collect(), ..self }

@@ -40,7 +40,7 @@ impl Span {
     }
 }
 
-/// The same as blocks of the volume.
+/// A range as whole blocks of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
     pub(super) range: BlockRange,

@@ -53,7 +53,7 @@ pub struct CredentialExport {
 #[derive(Debug, Default)]
 pub struct Exports {
     volumes: BTreeMap<Box<str>, Export>,
-    /// The same by their UUIDs, for seals. Faces of mirrors are not among them.
+    /// The volumes by their UUIDs, for seals. Faces of mirrors are not among them.
     by_uuid: HashMap<[u8; 16], Export>,
     credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
     peers: Option<Peers>,
@@ -96,14 +96,14 @@ impl Exports {
         Self { volumes, by_uuid, credentials, peers, operators, owner, is_closed }
     }
 
-    /// The same, for holders of credentials alone, even while none exists: the last one was removed, and the
+    /// The exports for holders of credentials alone, even while none exists: the last one was removed, and the
     /// operator has not said that everybody may enter.
     #[must_use]
     pub fn closed(self) -> Self {
         Self { is_closed: true, ..self }
     }
 
-    /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
+    /// The exports with the credential of the other nodes of a cluster. It is not one of the credentials
     /// whose existence keeps anonymous clients out. Their volumes lie on devices of this node, so `boot`
     /// may stay the same when [`super::SessionConfig::boot`] changes because of other volumes.
     #[must_use]
@@ -112,7 +112,7 @@ impl Exports {
         Self { peers: Some(Peers { key: key.into(), credential, boot }), ..self }
     }
 
-    /// The same, and the keys of seals that operators have minted: what each of them allows, by
+    /// The exports with the keys of seals that operators have minted: what each of them allows, by
     /// [`crate::wire::operator_name`]. They are not credentials: nobody enters with one, and they keep nobody
     /// out.
     #[must_use]
@@ -125,7 +125,7 @@ impl Exports {
         self
     }
 
-    /// The same, and the credential of the owner of the files of these volumes. Only the owner writes their
+    /// The exports with the credential of the owner of the files of these volumes. Only the owner writes their
     /// bytes; clients with the right to do so send it messages. It is not one of the credentials whose
     /// existence keeps anonymous clients out.
     #[must_use]

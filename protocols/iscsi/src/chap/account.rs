@@ -40,7 +40,7 @@ impl Account {
         }
     }
 
-    /// The same, for initiators with these names alone, or with every name if there is none.
+    /// The account for initiators with these names alone, or with every name if there is none.
     #[must_use]
     pub fn for_initiators(self, names: impl IntoIterator<Item = Box<str>>) -> Self {
         let names = names.into_iter().map(|name| name.to_lowercase().into());

@@ -48,7 +48,7 @@ pub const fn commands_in(recipe: &[u8]) -> usize {
     recipe.len() / RECIPE_LEN
 }
 
-/// The same for a session that has already had `commands` commands.
+/// The stream of a session that has already had `commands` commands.
 pub fn stream_after(setup: Setup, commands: u32, recipe: &[u8]) -> Vec<u8> {
     let mut maker = Maker {
         digests: Digests { header: setup.header_digest, data: setup.data_digest },

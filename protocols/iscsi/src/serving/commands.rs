@@ -186,7 +186,7 @@ impl TargetSession {
         index
     }
 
-    /// The same for every command.
+    /// Plans any command.
     #[cold]
     fn plan(&self, command: &ScsiCommand) -> Planned {
         let cdb = Cdb(command.cdb);

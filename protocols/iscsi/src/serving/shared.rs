@@ -26,7 +26,7 @@ pub struct SessionShared {
     pub tsih: u16,
     /// The I_T nexus, as reservations identify it; none for a discovery session.
     pub nexus: Nexus,
-    /// The same in the protocol's own names.
+    /// The I_T nexus in the protocol's own names.
     pub identity: Identity,
     pub(super) params: SessionParams,
     pub(crate) attentions: Attentions,

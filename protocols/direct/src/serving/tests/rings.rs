@@ -1,4 +1,4 @@
-//! The same by rings.
+//! Requests and answers by rings.
 
 use super::*;
 
