@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nearflash_api::Document;
 
-pub use crate::cluster::{check_pulse, check_token};
+pub use crate::cluster::check_token;
 use crate::config::{Config, Purpose};
 use crate::control;
 

@@ -12,6 +12,7 @@
 //!
 //! Pure. It must not know volumes, hosts, connections or the cluster's store.
 
+pub mod check;
 mod copy;
 mod heartbeats;
 mod job;

@@ -33,6 +33,8 @@ mod record;
 mod steps;
 #[cfg(test)]
 mod tests;
+pub mod wire;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use nearflash_device::MirrorKey;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use nearflash_cluster::{compile, data};
+use nearflash_mirror::check as mirror;
 use nearflash_node::check as node;
 use nearflash_records::{ClusterState, Found, Key, ModRevision, prefix};
 use uuid::Uuid;
@@ -15,7 +16,7 @@ pub fn check_cluster(input: &[u8]) {
     let Some((selector, bytes)) = input.split_first() else { return };
     match selector % 3 {
         0 => check_records(bytes),
-        1 => node::check_pulse(bytes),
+        1 => mirror::check_pulse(bytes),
         _ => node::check_token(bytes),
     }
 }

@@ -52,7 +52,6 @@ pub use listen::{CLIENT_PORT, Listen, ParseListenError};
 pub use member::Role;
 pub(crate) use mirroring::{MirrorSetup, record_of};
 pub(crate) use noting::note_of;
-pub use pulse::check_pulse;
 pub use remove::{Removed, RemovedMachine, Repaired, loss, remove, remove_machine, repair};
 pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;

@@ -9,22 +9,17 @@
 //! proxy that keeps the addresses is not seen, so an operator can tell the node to believe no end.
 //! RST, silence, and an end inside a message prove nothing.
 //!
-//! Both ends prove that they know the cluster's secret (`wire`). The messages themselves are neither
+//! Both ends prove that they know the cluster's secret ([`wire`](nearflash_mirror::membership::wire)). The messages themselves are neither
 //! encrypted nor signed: the network between the nodes is trusted, as for the direct protocol.
 //!
 //! It must not know the meaning of the messages. The sockets must not be handed to another process, nor to
 //! a ring. A panic must end the whole process, and a core dump must not delay the end of its connections.
 
+mod error;
 mod listen;
 mod send;
-mod wire;
-
 #[cfg(test)]
 mod tests;
-
-mod check;
-
-pub use check::check_pulse;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,16 +29,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nearflash_access::Secret;
+use nearflash_mirror::membership::wire::Nonce;
 use nearflash_mirror::membership::{NodeKey, Pulse};
+use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, spawn_local};
 use uuid::Uuid;
 
 use super::token::PeerSecret;
+use error::PulseError;
 use listen::Newest;
 use send::Link;
-use wire::PulseError;
 
 /// The time for a connection to come about. TCP repeats its first packet after one second; a new attempt is
 /// faster.
@@ -214,4 +211,12 @@ impl Log {
             tracing::warn!("{subject}: {error}");
         }
     }
+}
+
+/// Random bytes of one handshake.
+fn nonce() -> io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    // The kernel returns up to 256 bytes at once.
+    let count = getrandom(&mut nonce, GetRandomFlags::empty())?;
+    if count == nonce.len() { Ok(nonce) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }

@@ -7,6 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nearflash_api::RefusalReason;
+use nearflash_mirror::membership::wire::{
+    self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, Transcript, WireError,
+};
 use nearflash_mirror::membership::{NodeKey, Pulse};
 use nearflash_session::{Origin, crowded_out};
 use nearflash_shard::Claim;
@@ -17,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::wire::{self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, PulseError, Transcript};
-use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared};
+use super::error::PulseError;
+use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared, nonce};
 use crate::refusals::Refusal;
 
 /// The connections that have not proved anything yet. For a further one, the oldest of the address that has the
@@ -176,8 +179,8 @@ fn refuse(peer: SocketAddr, error: &PulseError) {
     let reason = match error {
         PulseError::Slow => RefusalReason::TimedOut,
         PulseError::Crowded => RefusalReason::Limit,
-        PulseError::Secret => RefusalReason::NotProved,
-        PulseError::Cluster(_) | PulseError::Node(_) | PulseError::Itself => {
+        PulseError::Wire(WireError::Secret) => RefusalReason::NotProved,
+        PulseError::Wire(WireError::Cluster(_) | WireError::Node(_) | WireError::Itself) => {
             RefusalReason::NotAdmitted
         }
         _ => RefusalReason::Invalid,
@@ -210,8 +213,8 @@ async fn welcome(
     stream.read_exact(&mut bytes).await?;
     let hello = Hello::decode(&bytes)?;
     hello.check(shared.cluster, shared.node)?;
-    let (number, nonce) = (shared.newest.draw(), wire::nonce()?);
-    let transcript = Transcript { secret: &shared.secret, hello: &bytes, nonce };
+    let (number, nonce) = (shared.newest.draw(), nonce()?);
+    let transcript = Transcript { secret: shared.secret.bytes(), hello: &bytes, nonce };
     stream.write_all(&wire::answer(&transcript)).await?;
     let mut proof = [0; PROOF_LEN];
     stream.read_exact(&mut proof).await.map_err(PulseError::of_handshake)?;
@@ -297,8 +300,8 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             if self.fill(&mut message).await? < message.len() {
                 return Err(PulseError::Cut);
             }
-            if !message.is_empty() {
-                return Ok(Some(serde_json::from_slice(&message)?));
+            if let Some(pulse) = wire::decode(&message)? {
+                return Ok(Some(pulse));
             }
         }
     }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use nearflash_mirror::membership::wire::{self, ANSWER_LEN, BEAT, End, Hello, Transcript};
 use nearflash_mirror::membership::{NodeKey, Pulse};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,8 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::wire::{self, ANSWER_LEN, BEAT, End, Hello, PulseError, Transcript};
-use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, PulseEvent, Shared};
+use super::error::PulseError;
+use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, PulseEvent, Shared, nonce};
 
 /// The time for which a partner may take no bytes, or its machine acknowledge none.
 const STALL: Duration = Duration::from_secs(2);
@@ -263,14 +264,14 @@ async fn greet(shared: &Shared, node: NodeKey, stream: &mut TcpStream) -> Result
         to: node,
         run: shared.run,
         addresses: (wire::canonical(stream.local_addr()?), wire::canonical(stream.peer_addr()?)),
-        nonce: wire::nonce()?,
+        nonce: nonce()?,
     };
     let hello = hello.encode();
     stream.write_all(&hello).await?;
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).await.map_err(PulseError::of_handshake)?;
     let (nonce, proof) = wire::split_answer(&answer);
-    let transcript = Transcript { secret: &shared.secret, hello: &hello, nonce };
+    let transcript = Transcript { secret: shared.secret.bytes(), hello: &hello, nonce };
     transcript.verify(End::Acceptor, &proof)?;
     stream.write_all(&transcript.proof(End::Opener)).await?;
     Ok(())
