@@ -8,7 +8,7 @@ use std::str::FromStr;
 use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
-use nearflash_node::cluster::{CLIENT_PORT, EtcdUrl, Listen};
+use nearflash_cluster_store::{CLIENT_PORT, EtcdUrl, Listen};
 use nearflash_node::config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};

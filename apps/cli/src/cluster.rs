@@ -3,9 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use nearflash_api::StatusShow;
+use nearflash_api::client::ask_within;
 use nearflash_api::socket::default_data_dir;
-use nearflash_node::cluster::{
+use nearflash_cluster_store::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
     RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Token,
     accept_restored, init, join, loss, remove, remove_machine, repair, status, token,
@@ -24,6 +27,9 @@ use crate::output::{print, show};
 use crate::{log_to_stderr, tables};
 
 type Done = Result<ExitCode, Failure>;
+
+/// The time for which the node of this machine is waited for.
+const NODE_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
     match subcommand {
@@ -80,12 +86,20 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             Ok(if done.is_accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         ClusterSubcommand::Status { node } => {
-            let status = status(&data_dir(&node)?)?;
+            let status = cluster_status(&data_dir(&node)?)?;
             print(&show(&status, node.json, described))?;
             Ok(status.verdict.exit_code().into())
         }
         ClusterSubcommand::Run { data_dir } => run(data_dir),
     }
+}
+
+/// The state of the cluster that the data directory belongs to, and what holds up the node of this machine.
+pub(crate) fn cluster_status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
+    status(data_dir, || {
+        let node = ask_within(data_dir, StatusShow {}, NODE_MAX).ok();
+        node.and_then(|it| it.cluster).map(|it| it.waits()).unwrap_or_default()
+    })
 }
 
 /// Supervises etcd until a signal; etcd runs on.

@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     Node(#[from] nearflash_node::NodeError),
     /// A command about the cluster failed.
     #[error(transparent)]
-    Cluster(#[from] nearflash_node::cluster::ClusterError),
+    Cluster(#[from] nearflash_cluster_store::ClusterError),
     /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use nearflash_api::Document;
 
-pub use crate::cluster::check_token;
 use crate::config::{Config, Purpose};
 use crate::control;
 

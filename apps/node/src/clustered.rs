@@ -19,6 +19,7 @@ use nearflash_access::Secret;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::{Change, compile};
+use nearflash_cluster_store::{PeerSecret, StoreAccess};
 use nearflash_media::Slice;
 use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
@@ -31,9 +32,7 @@ use nearflash_space::Name;
 use nearflash_space::slice::{Notes, SliceVerdict, Superblock};
 use uuid::Uuid;
 
-use crate::cluster::{
-    ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess, note_of, record_of,
-};
+use crate::cluster::{ChangeError, Follower, MirrorSetup, note_of, record_of};
 use crate::config::{ClusterConfig, PULSE_PORT, Protocol};
 use crate::doors::Addresses;
 use crate::error::NodeError;

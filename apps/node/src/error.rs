@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nearflash_access::{AccountError, GrantError, HostName, HostVolumesError, RestoreGrantsError};
+use nearflash_cluster_store::ClusterError;
 use nearflash_media::OpenError;
 use nearflash_nvme::hosts::HostTableError;
 use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
-use crate::cluster::{ChangeError, ClusterError};
+use crate::cluster::ChangeError;
 use crate::config::{ConfigError, Key};
 use crate::node::Lost;
 use crate::{CatalogError, StartError, TokenError};

@@ -8,7 +8,7 @@ mod boot;
 mod catalog;
 mod changes;
 pub mod check;
-pub mod cluster;
+mod cluster;
 mod clustered;
 pub mod config;
 mod control;
@@ -37,6 +37,7 @@ mod ticket;
 mod tokens;
 
 pub use catalog::{Catalog, CatalogError, kept};
+pub use cluster::ChangeError;
 pub use error::NodeError;
 pub use exports::{NQN_PREFIX, subsystem_nqn};
 pub use iscsi_names::{IQN_PREFIX, target_iqn};

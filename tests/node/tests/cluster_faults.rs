@@ -14,7 +14,7 @@
 //! | etcd that lost the cluster; a second process of a node | `core/cluster/src/agent/tests.rs` |
 //! | a machine that stands still and continues | `mirrored.rs` |
 //! | a token that is damaged, expired or of another cluster | `cluster.rs` |
-//! | bytes at the port for pulses: a wrong secret, lengths, half messages | `apps/node/src/cluster/pulse/tests.rs`, target `cluster` of the fuzzers |
+//! | bytes at the port for pulses: a wrong secret, lengths, half messages | `world/cluster/src/pulse/tests.rs`, target `cluster` of the fuzzers |
 //! | requests of nodes with a stale term or session | `core/mirror/src/mirrors/tests.rs`, `protocols/direct/src/serving/tests/faces.rs`, target `direct_target` |
 //! | damaged records of any content | `core/cluster/src/state/tests.rs`, `record/tests.rs`, target `cluster` |
 #![allow(clippy::unwrap_used)] // a failed test says where

@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearflash_api::client::ask;
 use nearflash_api::{Call, process};
-use nearflash_node::cluster::{
+use nearflash_cluster_store::{
     ClusterError, ClusterStatus, InitOptions, JoinOptions, Listen, Token, init, join, kill_etcd,
-    status,
 };
 
 use super::{DemoError, own_program};
+use crate::cluster::cluster_status;
 
 /// The time that a node may take to start.
 const START_SPAN_MAX: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ impl Machine {
 
     /// The state of the cluster, as this machine sees it.
     pub(super) fn status(&self) -> Result<ClusterStatus, DemoError> {
-        Ok(status(&self.data_dir())?)
+        Ok(cluster_status(&self.data_dir())?)
     }
 }
 

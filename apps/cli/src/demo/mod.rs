@@ -14,7 +14,7 @@ use nearflash_api::process::StartError;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::NodeError;
 use nearflash_bench::floor::FloorCores;
-use nearflash_node::cluster::ClusterError;
+use nearflash_cluster_store::ClusterError;
 use tempfile::TempDir;
 
 use crate::output::print;

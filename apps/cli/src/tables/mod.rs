@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, ClusterNodeInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts,
-    ReservationInfo, TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts, ReservationInfo,
+    TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
-use nearflash_node::cluster::MemberStatus;
+use nearflash_cluster_store::{MemberStatus, NodeStatus};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
@@ -117,13 +117,13 @@ pub(crate) fn members(members: &[MemberStatus]) -> String {
 }
 
 /// The nodes of a cluster; empty if they are unknown.
-pub(crate) fn nodes(nodes: &[ClusterNodeInfo]) -> String {
+pub(crate) fn nodes(nodes: &[NodeStatus]) -> String {
     if nodes.is_empty() {
         return String::new();
     }
     let header = ["NODE", "STATE", "SPACE", "FREE", "REPLICAS", "PRIMARIES", "VERSION"];
     let mut table = table(&header, &[2, 3, 4, 5]);
-    let mut nodes: Vec<&ClusterNodeInfo> = nodes.iter().collect();
+    let mut nodes: Vec<&NodeStatus> = nodes.iter().collect();
     nodes.sort_by_key(|node| &node.name);
     for node in nodes {
         table.add_row([

@@ -85,7 +85,7 @@ fn members_are_shown_with_their_state() {
         c        192.0.2.1:2379  learner  answers          3.4.23    20KiB
         "#);
     assert_eq!(nodes(&[]), "");
-    let node = |name: &str, is_running| ClusterNodeInfo {
+    let node = |name: &str, is_running| NodeStatus {
         name: name.to_owned(),
         uuid: Uuid::nil(),
         is_running,

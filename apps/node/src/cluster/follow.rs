@@ -10,12 +10,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nearflash_api::ClusterView;
+use nearflash_api::{ClusterNodeInfo, ClusterView};
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::{
-    Agent, Change, ChangeId, Level, Outcome, Part, Refusal, RolledBack, StoreHealth, verdict,
+    Agent, Change, ChangeId, Level, NodeSummary, Outcome, Part, Refusal, RolledBack, StoreHealth,
+    summary, verdict,
 };
+use nearflash_cluster_store::{Calls, ClusterError, Endpoint, Members, StoreAccess};
 use nearflash_mirror::membership::MirrorConfig;
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::state::Inconsistent;
@@ -28,12 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
 use uuid::Uuid;
 
-use super::access::StoreAccess;
-use super::calls::{Calls, Members};
-use super::endpoint::Endpoint;
-use super::error::ClusterError;
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
-use super::status::node_infos;
 use crate::OnMirrors;
 use crate::end_of_panic::EndOfPanic;
 
@@ -176,11 +173,8 @@ impl Follower {
         let drive = move || {
             let _guard = EndOfPanic;
             let (events, incoming) = unbounded_channel();
-            let (clients, cluster) = (Arc::default(), access.cluster());
-            let endpoints = access.endpoints();
-            let named = endpoints.clone().into();
-            let calls = Calls { cluster, way: access.way(), named, clients, events };
-            let driver = Driver::new(agent, (calls, endpoints), driven, mirror_sender, on_seen);
+            let ways = (Calls::new(&access, events), access.endpoints());
+            let driver = Driver::new(agent, ways, driven, mirror_sender, on_seen);
             LocalSet::new().block_on(&runtime, driver.run(incoming, receiver, mirror_incoming));
         };
         let tell = move || told.tell(on_tables);
@@ -583,6 +577,21 @@ impl Driver {
             self.shared.is_read.notify_all();
         }
     }
+}
+
+/// The nodes; none if a record is damaged, which the verdict names.
+fn node_infos(state: &ClusterState) -> Vec<ClusterNodeInfo> {
+    let info = |node: NodeSummary| ClusterNodeInfo {
+        name: node.name.to_string(),
+        uuid: node.uuid,
+        is_running: node.is_running,
+        version: node.version,
+        data_bytes: node.space.data.0,
+        free_bytes: node.space.free.0,
+        replicas: node.replicas,
+        primaries: node.primaries,
+    };
+    summary(state).unwrap_or_default().into_iter().map(info).collect()
 }
 
 /// The time since the machine's start, which goes on while the machine is suspended.

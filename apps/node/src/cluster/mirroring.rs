@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
+use nearflash_cluster_store::{Calls, Endpoint, PeerSecret, PulseConfig, PulseEvent, Pulses, Swap};
 use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
@@ -28,11 +29,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use uuid::Uuid;
 
-use super::calls::{Calls, Swap};
-use super::endpoint::Endpoint;
 use super::noting::Noting;
-use super::pulse::{PulseConfig, PulseEvent, Pulses};
-use super::token::PeerSecret;
+use super::refused::refused;
 use crate::node::board::Board;
 use crate::node::mirrored::known;
 use crate::runtime_face::MirrorNews;
@@ -116,7 +114,9 @@ impl Mirroring {
         let run = Uuid::new_v4().as_u64_pair().0;
         let (cluster, node) = (state.uuid(), node.into_bytes());
         let (told, mut incoming) = tokio::sync::mpsc::unbounded_channel();
-        let config = PulseConfig { cluster, node, run, secret, listener, believes_ends };
+        let on_refused = Box::new(refused);
+        let config =
+            PulseConfig { cluster, node, run, secret, listener, believes_ends, on_refused };
         let pulses = Pulses::start(config, told)?;
         let forward = events.clone();
         tokio::task::spawn_local(async move {

@@ -1,73 +1,18 @@
-//! The cluster's store: usually etcd on the first three machines, started and supervised by this program.
+//! The node's part in its cluster: the thread that follows the store, and the membership of the mirrors.
 //!
-//! `init` makes the first member, with the cluster's certificates and its token; `join` adds a
-//! member as a learner, and promotes it when it has caught up; `status` asks every member. The
-//! [`Supervisor`] starts etcd again when it ends. etcd runs in a session of its own and outlives
-//! the node's process, so that a restart of a node is no failure of etcd.
-//!
-//! A cluster may also use an etcd that exists already, see `external.rs`. Then all machines are
-//! clients, and nothing is supervised.
-//!
-//! Everything lies in the folder `etcd` of the data directory: see `member.rs`. The
-//! certificates do not expire, because a cluster must not stop when a clock is wrong.
+//! `world/cluster` carries out the calls and has the pulses; `follow.rs` and `mirroring.rs` join them to the
+//! pure machines, and these to the cores.
 
-mod accept;
-mod access;
-mod calls;
-mod client;
-mod endpoint;
-mod error;
-mod etcd;
-mod external;
 mod follow;
-mod full;
-mod init;
-mod join;
-mod listen;
-mod member;
 mod mirroring;
 mod noting;
-mod pki;
-mod pulse;
-mod remove;
-mod status;
+mod refused;
 
-mod supervisor;
-#[cfg(test)]
-mod tests;
-mod token;
-
-pub use accept::{Kept, Restored, accept_restored};
-pub(crate) use access::StoreAccess;
-pub use client::StoreError;
-pub use endpoint::{Endpoint, ParseEndpointError};
-pub use error::ClusterError;
-pub use etcd::kill_etcd;
-pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
 pub(crate) use follow::{Absence, Follower};
-pub use init::{InitOptions, Initialized, Renewed, init, token};
-pub use join::{JoinOptions, Joined, join};
-pub use listen::{CLIENT_PORT, Listen, ParseListenError};
-pub use member::Role;
 pub(crate) use mirroring::{MirrorSetup, record_of};
 pub(crate) use noting::note_of;
-pub use remove::{Removed, RemovedMachine, Repaired, loss, remove, remove_machine, repair};
-pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
-pub use supervisor::Supervisor;
-pub(crate) use token::PeerSecret;
-pub use token::{TOKEN_LEN_MAX, Token, TokenError, check_token};
-
-/// Reports the progress of a command that takes longer than a moment.
-pub type Say<'a> = &'a mut dyn FnMut(&str);
 
 /// The key with which the nodes of a cluster connect to each other over the direct protocol. No
 /// credential has it, because it is not a name.
 pub(crate) const PEER_KEY: &str = "@cluster";
-
-/// The number of members that vote. More would make each change slower, and no cluster of
-/// nearflash needs them.
-pub const VOTERS_MAX: usize = 3;
-
-/// The maximum number of operations in a transaction: one of 127 mirrors has three for each.
-const TXN_OPS_MAX: usize = 512;

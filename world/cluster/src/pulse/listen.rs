@@ -6,13 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nearflash_api::RefusalReason;
 use nearflash_mirror::membership::wire::{
-    self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, Transcript, WireError,
+    self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, Transcript,
 };
 use nearflash_mirror::membership::{NodeKey, Pulse};
 use nearflash_session::{Origin, crowded_out};
-use nearflash_shard::Claim;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -22,7 +20,6 @@ use uuid::Uuid;
 
 use super::error::PulseError;
 use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared, nonce};
-use crate::refusals::Refusal;
 
 /// The connections that have not proved anything yet. For a further one, the oldest of the address that has the
 /// most ends; those from addresses of partners come last.
@@ -170,24 +167,8 @@ async fn take(shared: Rc<Shared>, mut stream: TcpStream, peer: SocketAddr, place
     drop(place);
     match shaken {
         Ok(came) => came.follow(&shared, stream).await,
-        Err(error) => refuse(peer, &error),
+        Err(error) => (shared.on_refused)(peer, &error),
     }
-}
-
-/// Logs a connection that becomes no pulse.
-fn refuse(peer: SocketAddr, error: &PulseError) {
-    let reason = match error {
-        PulseError::Slow => RefusalReason::TimedOut,
-        PulseError::Crowded => RefusalReason::Limit,
-        PulseError::Wire(WireError::Secret) => RefusalReason::NotProved,
-        PulseError::Wire(WireError::Cluster(_) | WireError::Node(_) | WireError::Itself) => {
-            RefusalReason::NotAdmitted
-        }
-        _ => RefusalReason::Invalid,
-    };
-    let (source, claim) = (peer.into(), &Claim::default());
-    let text = &format!("no pulse: {error}");
-    Refusal { protocol: "pulse", peer: &peer, source, claim, reason, text }.log();
 }
 
 /// A pulse whose opener has proved that it belongs to the cluster.

@@ -18,8 +18,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Say;
-use super::client::{Listed, Store, StoreError, TOO_EARLY};
-use super::error::ClusterError;
+use super::client::{Listed, Store, TOO_EARLY};
+use super::error::{ClusterError, StoreError};
 use super::member::{Folder, Member};
 use super::status::remember;
 

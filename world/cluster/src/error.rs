@@ -1,4 +1,4 @@
-//! The errors of the cluster's commands.
+//! The errors of etcd, and of the cluster's commands.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,9 +8,60 @@ use nearflash_records::record::FEATURE_LEVEL;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
-use super::client::StoreError;
 use super::endpoint::Endpoint;
 use super::token::TokenError;
+
+/// The reason why etcd did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No endpoint answers.
+    #[error("etcd does not answer:{tried}: check that it runs and that this machine reaches it")]
+    Unreachable {
+        /// Each endpoint, with the reason.
+        tried: String,
+    },
+    /// No endpoint of an external etcd answers.
+    #[error(
+        "external etcd does not answer:{tried}: check that it runs, that this machine reaches it, and \
+         {tls}"
+    )]
+    ExternalUnreachable {
+        /// Each endpoint, with the reason.
+        tried: String,
+        /// The remedy if it was tried with the wrong protection.
+        tls: &'static str,
+    },
+    /// An endpoint is not a member of this cluster.
+    #[error(
+        "etcd at {endpoint} belongs to another cluster, or the token does: {reason}: take the \
+         token of the cluster that runs there"
+    )]
+    Foreign {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// The reason of the failed handshake.
+        reason: String,
+    },
+    /// The certificates of an external etcd, or those that were named for it, do not fit.
+    #[error(
+        "external etcd at {endpoint}: {reason}: compare its certificate with the file after ca=, and if \
+         it asks for a certificate, name one that it accepts with cert= and key="
+    )]
+    Certificate {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// The reason of the failed handshake.
+        reason: String,
+    },
+    /// etcd refuses the call.
+    #[error("etcd at {endpoint} refuses: {reason}")]
+    Refused {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// Its reason.
+        reason: String,
+    },
+}
 
 /// An error of a command about the cluster. Every message names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]

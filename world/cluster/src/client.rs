@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
 use super::access::{CALL_TIMEOUT, Way};
-use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, store_id, transaction};
+use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, reason, store_id, transaction};
 use super::endpoint::Endpoint;
-use super::error::ClusterError;
+use super::error::{ClusterError, StoreError};
 use super::external::External;
 use super::member::{Folder, Member};
 
@@ -29,63 +29,8 @@ pub(super) const TOO_EARLY: &str = "unhealthy cluster";
 /// In etcd's refusal of a transaction with more operations than it admits.
 const TOO_MANY: &str = "too many operations";
 
-/// The message of a connection that failed.
-const TRANSPORT: &str = "transport error";
-
 /// The start of each key of each cluster.
 pub(super) const ROOT: &str = "/nearflash/";
-
-/// The reason why etcd did not do what it was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// No endpoint answers.
-    #[error("etcd does not answer:{tried}: check that it runs and that this machine reaches it")]
-    Unreachable {
-        /// Each endpoint, with the reason.
-        tried: String,
-    },
-    /// No endpoint of an external etcd answers.
-    #[error(
-        "external etcd does not answer:{tried}: check that it runs, that this machine reaches it, and \
-         {tls}"
-    )]
-    ExternalUnreachable {
-        /// Each endpoint, with the reason.
-        tried: String,
-        /// The remedy if it was tried with the wrong protection.
-        tls: &'static str,
-    },
-    /// An endpoint is not a member of this cluster.
-    #[error(
-        "etcd at {endpoint} belongs to another cluster, or the token does: {reason}: take the \
-         token of the cluster that runs there"
-    )]
-    Foreign {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The reason of the failed handshake.
-        reason: String,
-    },
-    /// The certificates of an external etcd, or those that were named for it, do not fit.
-    #[error(
-        "external etcd at {endpoint}: {reason}: compare its certificate with the file after ca=, and if \
-         it asks for a certificate, name one that it accepts with cert= and key="
-    )]
-    Certificate {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The reason of the failed handshake.
-        reason: String,
-    },
-    /// etcd refuses the call.
-    #[error("etcd at {endpoint} refuses: {reason}")]
-    Refused {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Its reason.
-        reason: String,
-    },
-}
 
 /// A member of etcd, as a member lists it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -296,7 +241,7 @@ impl Store {
         self.read(cluster).map(|(state, ..)| state)
     }
 
-    /// The same, with etcd's cluster id and the revision.
+    /// The state, with etcd's cluster id and the revision.
     pub(super) fn read(
         &self,
         cluster: Uuid,
@@ -384,21 +329,4 @@ fn judge(way: &Way, endpoint: &Endpoint, error: &Error) -> Result<StoreError, St
 /// too.
 fn is_refusal(code: i32, message: &str) -> bool {
     !matches!(code, 1 | 2 | 4 | 14) || message.contains(TOO_EARLY)
-}
-
-/// The innermost cause of an error, which names the failed step.
-pub(super) fn reason(error: &Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    if let Error::GRpcStatus(status) = error {
-        // Of a connection that failed, the message says nothing, and the cause does.
-        let has_cause = std::error::Error::source(status).is_some();
-        if !status.message().is_empty() && (status.message() != TRANSPORT || !has_cause) {
-            return status.message().to_owned();
-        }
-        cause = status;
-    }
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

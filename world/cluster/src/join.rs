@@ -12,15 +12,15 @@ use nearflash_records::Key;
 use nearflash_records::record::{ClusterRecord, FEATURE_LEVEL, Record as _};
 use uuid::Uuid;
 
-use super::client::{Listed, Store, StoreError, TOO_EARLY};
+use super::client::{Listed, Store, TOO_EARLY};
+use super::clock::now;
 use super::endpoint::Endpoint;
-use super::error::ClusterError;
+use super::error::{ClusterError, StoreError};
 use super::init::check_operations;
 use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
 use super::token::Token;
 use super::{Say, VOTERS_MAX, etcd, pki};
-use crate::node::now;
 
 /// The time for which a new member may catch up, or etcd may refuse a new one as too early.
 const PATIENCE: Duration = Duration::from_secs(600);

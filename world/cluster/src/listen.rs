@@ -5,11 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{CLIENT_PORT, Endpoint};
 use super::error::ClusterError;
-
-/// etcd's registered port for clients.
-pub const CLIENT_PORT: u16 = 2379;
 
 /// An address for documents (RFC 5737), which the default route reaches.
 const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);

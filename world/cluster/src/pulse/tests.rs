@@ -61,8 +61,9 @@ impl Node {
         let address = listener.local_addr().unwrap();
         let (sender, events) = unbounded_channel();
         let node = key(number);
+        let (cluster, run, on_refused) = (CLUSTER, RUN, Box::new(|_, _: &_| ()));
         let config =
-            PulseConfig { cluster: CLUSTER, node, run: RUN, secret, listener, believes_ends };
+            PulseConfig { cluster, node, run, secret, listener, believes_ends, on_refused };
         Self { key: node, address, pulses: Pulses::start(config, sender).unwrap(), events }
     }
 
@@ -199,7 +200,7 @@ fn the_kill_of_a_process_is_proved() {
     run(async {
         let mut node = Node::start(13);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "cluster::pulse::tests::a_process_that_is_to_be_killed"])
+            .args(["--exact", "pulse::tests::a_process_that_is_to_be_killed"])
             .args(["--ignored", "--nocapture"])
             .env(ADDRESS, node.address.to_string())
             .stdin(Stdio::piped())

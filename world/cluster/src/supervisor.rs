@@ -49,7 +49,7 @@ impl Supervisor {
         }
     }
 
-    /// The same, if the machine has to run one.
+    /// Supervises the etcd of a machine that has to run one.
     ///
     /// # Errors
     /// As [`Self::start`]; also when the machine belongs to no cluster, or is a client only.

@@ -38,7 +38,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use uuid::Uuid;
 
 use super::token::PeerSecret;
-use error::PulseError;
+pub use error::PulseError;
 use listen::Newest;
 use send::Link;
 
@@ -56,24 +56,29 @@ const LOG_PERIOD: Duration = Duration::from_secs(60);
 const LOGGED_MAX: usize = 256;
 
 /// The identity of this node, and the socket at which its partners reach it.
-pub(crate) struct PulseConfig {
+pub struct PulseConfig {
     /// The cluster.
-    pub(crate) cluster: Uuid,
+    pub cluster: Uuid,
     /// This node.
-    pub(crate) node: NodeKey,
+    pub node: NodeKey,
     /// The number of the process. Its [`Pulse::Hello`] must have the same one.
-    pub(crate) run: u64,
+    pub run: u64,
     /// The secret of the cluster's nodes.
-    pub(crate) secret: PeerSecret,
+    pub secret: PeerSecret,
     /// The socket, which listens.
-    pub(crate) listener: std::net::TcpListener,
+    pub listener: std::net::TcpListener,
     /// Only nodes end the connections. If something in between may, no end is a proof.
-    pub(crate) believes_ends: bool,
+    pub believes_ends: bool,
+    /// Is told of connections to the socket that become no pulse.
+    pub on_refused: OnRefused,
 }
+
+/// Takes the address of a connection that becomes no pulse, and the reason.
+pub type OnRefused = Box<dyn Fn(SocketAddr, &PulseError)>;
 
 /// An event of a pulse.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum PulseEvent {
+pub enum PulseEvent {
     /// The own pulse to that node is up. Its first message has to be [`Pulse::Hello`]; until it is sent,
     /// others are dropped.
     Connected(NodeKey),
@@ -89,7 +94,7 @@ pub(crate) enum PulseEvent {
 }
 
 /// The pulses of this node. When they are dropped, all connections end without a proof.
-pub(crate) struct Pulses {
+pub struct Pulses {
     shared: Rc<Shared>,
     listener: AbortHandle,
     links: BTreeMap<NodeKey, AbortHandle>,
@@ -102,6 +107,7 @@ struct Shared {
     run: u64,
     secret: Secret,
     believes_ends: bool,
+    on_refused: OnRefused,
     events: UnboundedSender<PulseEvent>,
     newest: Newest,
     links: RefCell<BTreeMap<NodeKey, Rc<Link>>>,
@@ -113,11 +119,9 @@ impl Pulses {
     ///
     /// # Errors
     /// When the socket cannot be used.
-    pub(crate) fn start(
-        config: PulseConfig,
-        events: UnboundedSender<PulseEvent>,
-    ) -> io::Result<Self> {
-        let PulseConfig { cluster, node, run, secret, listener, believes_ends } = config;
+    pub fn start(config: PulseConfig, events: UnboundedSender<PulseEvent>) -> io::Result<Self> {
+        let PulseConfig { cluster, node, run, secret, listener, believes_ends, on_refused } =
+            config;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let shared = Rc::new(Shared {
@@ -126,6 +130,7 @@ impl Pulses {
             run,
             secret: Secret::new(secret),
             believes_ends,
+            on_refused,
             events,
             newest: Newest::default(),
             links: RefCell::default(),
@@ -137,7 +142,7 @@ impl Pulses {
 
     /// Replaces the list of partners, to which this node keeps pulses. The addresses of each are tried
     /// in turn. A pulse to another node, or to an address that is not in the list any more, is aborted.
-    pub(crate) fn set_partners(&mut self, partners: BTreeMap<NodeKey, Vec<SocketAddr>>) {
+    pub fn set_partners(&mut self, partners: BTreeMap<NodeKey, Vec<SocketAddr>>) {
         let mut links = self.shared.links.borrow_mut();
         links.retain(|node, link| {
             let addresses = partners.get(node);
@@ -159,7 +164,7 @@ impl Pulses {
 
     /// Queues a message. It is dropped if the pulse is not up. If too many wait, it is lost with the
     /// connection, which begins anew.
-    pub(crate) fn send(&mut self, to: NodeKey, pulse: &Pulse) {
+    pub fn send(&mut self, to: NodeKey, pulse: &Pulse) {
         let links = self.shared.links.borrow();
         let Some(link) = links.get(&to) else { return };
         if let Err(error) = link.send(pulse) {

@@ -2,25 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use nearflash_api::client::ask_within;
-use nearflash_api::{ClusterNodeInfo, StatusShow};
-use nearflash_cluster::{Level, Part, summary};
+use nearflash_cluster::{Level, NodeSummary, Part, summary};
 use nearflash_records::ClusterState;
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::client::{Listed, Reported, Store, StoreError};
+use super::client::{Listed, Reported, Store};
 use super::endpoint::{Endpoint, listed as names};
-use super::error::ClusterError;
+use super::error::{ClusterError, StoreError};
 use super::full::{REMEDY, is_full};
 use super::join::endpoints;
 use super::member::{Folder, Member, Role};
-
-/// The time for which the node of this machine is waited for.
-const NODE_MAX: Duration = Duration::from_secs(3);
 
 /// The state of the cluster.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -47,7 +41,7 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<StatusPart>,
     /// The nodes, in the order of their numbers; empty if they are unknown.
-    pub nodes: Vec<ClusterNodeInfo>,
+    pub nodes: Vec<NodeStatus>,
     /// The number of members that must answer.
     pub majority: usize,
     /// The members.
@@ -61,6 +55,27 @@ pub struct StatusPart {
     pub verdict: Level,
     /// The reason and the remedy.
     pub reason: String,
+}
+
+/// The state of one node.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Whether it counts as running. It does for some seconds after it was killed.
+    pub is_running: bool,
+    /// The version of its program.
+    pub version: String,
+    /// The bytes of its slices for volumes, used and free.
+    pub data_bytes: u64,
+    /// The bytes of these that new volumes can use.
+    pub free_bytes: u64,
+    /// The replicas on its slices.
+    pub replicas: u64,
+    /// The mirrors whose primary is one of them.
+    pub primaries: u64,
 }
 
 /// The state of one member.
@@ -91,11 +106,15 @@ pub struct MemberStatus {
     pub silence: Option<String>,
 }
 
-/// The state of the cluster that the data directory belongs to.
+/// The state of the cluster that the data directory belongs to. `waits` returns the reasons why the
+/// node of this machine waits.
 ///
 /// # Errors
 /// When it belongs to none, or its files cannot be read.
-pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
+pub fn status(
+    data_dir: &Path,
+    waits: impl FnOnce() -> Vec<String>,
+) -> Result<ClusterStatus, ClusterError> {
     let folder = Folder::of(data_dir);
     let member = folder.joined()?;
     let store = Store::of(&folder, &member)?;
@@ -109,7 +128,7 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
     };
     let mut members = ask_all(&folder, &member, &listed)?;
     let state = store.state(member.cluster);
-    let nodes = state.as_ref().map(node_infos).unwrap_or_default();
+    let nodes = state.as_ref().map(node_statuses).unwrap_or_default();
     name_nodes(&mut members, state.as_ref().ok());
     let (verdict, reason) = match &member.external {
         Some(_) => judge_external(&members, &member.endpoints, state.as_ref().err()),
@@ -123,7 +142,7 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
             StatusPart { verdict: Level::AtRisk, reason }
         }
     };
-    let node = held_up(data_dir);
+    let node = held_up(&waits());
     let mut worst = &etcd;
     for part in [Some(&data), node.as_ref()].into_iter().flatten() {
         worst = if part.verdict > worst.verdict { part } else { worst };
@@ -147,8 +166,8 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
 }
 
 /// The nodes; none if a record is damaged, which the verdict names.
-pub(crate) fn node_infos(state: &ClusterState) -> Vec<ClusterNodeInfo> {
-    let info = |node: nearflash_cluster::NodeSummary| ClusterNodeInfo {
+fn node_statuses(state: &ClusterState) -> Vec<NodeStatus> {
+    let status = |node: NodeSummary| NodeStatus {
         name: node.name.to_string(),
         uuid: node.uuid,
         is_running: node.is_running,
@@ -158,7 +177,7 @@ pub(crate) fn node_infos(state: &ClusterState) -> Vec<ClusterNodeInfo> {
         replicas: node.replicas,
         primaries: node.primaries,
     };
-    summary(state).unwrap_or_default().into_iter().map(info).collect()
+    summary(state).unwrap_or_default().into_iter().map(status).collect()
 }
 
 /// Names the node of each member's machine.
@@ -169,10 +188,8 @@ fn name_nodes(members: &mut [MemberStatus], state: Option<&ClusterState>) {
     }
 }
 
-/// The reason why the node of this machine waits, if it runs.
-fn held_up(data_dir: &Path) -> Option<StatusPart> {
-    let status = ask_within(data_dir, StatusShow {}, NODE_MAX).ok()?;
-    let waits = status.cluster?.waits();
+/// The judgement on the node of this machine, if anything holds it up.
+fn held_up(waits: &[String]) -> Option<StatusPart> {
     let part = StatusPart { verdict: Level::Degraded, reason: waits.join("; ") };
     (!waits.is_empty()).then_some(part)
 }

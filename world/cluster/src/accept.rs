@@ -18,10 +18,10 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::client::Store;
+use super::clock::now;
 use super::error::ClusterError;
 use super::member::Folder;
 use super::remove::answers;
-use crate::node::now;
 
 /// The difference between a store and what this machine's node has seen of it.
 #[derive(Clone, Debug, Serialize)]

@@ -129,7 +129,7 @@ pub struct Token {
 }
 
 /// The secret of the connections between nodes.
-pub(crate) type PeerSecret = [u8; 32];
+pub type PeerSecret = [u8; 32];
 
 #[derive(Deserialize)]
 struct Schema {

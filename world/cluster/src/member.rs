@@ -127,7 +127,7 @@ pub(super) struct FolderLock(#[allow(dead_code, reason = "the lock lasts as long
 impl Folder {
     pub(super) fn of(data_dir: &Path) -> Self {
         // etcd runs in another directory.
-        let data_dir = crate::doors::absolute(data_dir);
+        let data_dir = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
         Self { path: data_dir.join("etcd"), data_dir }
     }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::listen::CLIENT_PORT;
+/// etcd's registered port for clients.
+pub const CLIENT_PORT: u16 = 2379;
 
 /// The maximum length of the name of a machine in DNS.
 const NAME_LEN_MAX: usize = 253;

@@ -12,6 +12,7 @@ use nearflash_space::Name;
 use uuid::Uuid;
 
 use super::client::{ROOT, Store};
+use super::clock::now;
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::external::EtcdUrl;
@@ -19,7 +20,6 @@ use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
 use super::token::{PeerSecret, TOKEN_LEN_MAX, Token};
 use super::{Say, etcd, pki};
-use crate::node::now;
 
 /// The options of the command.
 #[derive(Clone, Debug)]

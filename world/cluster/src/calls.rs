@@ -16,13 +16,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::access::{CALL_TIMEOUT, Way};
-use super::client::reason;
+use super::access::{CALL_TIMEOUT, StoreAccess, Way};
 use super::endpoint::Endpoint;
 
 /// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
 /// answer which is too long.
 pub(super) const COMPACTED: &str = "compacted";
+
+/// The message of a connection that failed.
+const TRANSPORT: &str = "transport error";
 
 /// The time between two probes of the endpoint of a watch, and the time for the answer. Their sum is well below
 /// a lease, after which another node may be primary.
@@ -34,30 +36,36 @@ pub(super) const ANSWER_LEN_MAX: usize = 96 << 20;
 
 /// The connections to the endpoints. A connection is given up when a call over it fails.
 #[derive(Clone)]
-pub(super) struct Calls {
-    pub(super) cluster: Uuid,
-    pub(super) way: Way,
+pub struct Calls {
+    cluster: Uuid,
+    way: Way,
     /// The addresses that the operator has named, of an external etcd.
-    pub(super) named: Arc<[Endpoint]>,
-    pub(super) clients: Arc<Mutex<HashMap<Endpoint, Client>>>,
-    pub(super) events: UnboundedSender<StoreEvent>,
+    named: Arc<[Endpoint]>,
+    clients: Arc<Mutex<HashMap<Endpoint, Client>>>,
+    events: UnboundedSender<StoreEvent>,
 }
 
 /// The outcome of a transaction.
-pub(super) enum Swap {
+pub enum Swap {
     /// It took effect, with this revision.
     Done(u64),
     /// It did not: these are the keys that it compares, in their order, at that moment.
     Refused(Vec<Option<Found>>),
 }
 
-/// An event, or news about the members.
-pub(super) type Members = Vec<Endpoint>;
+/// The addresses of the members of etcd.
+pub type Members = Vec<Endpoint>;
 
 impl Calls {
+    /// Calls as the machine of a data directory. Their answers are reported as `events`.
+    pub fn new(access: &StoreAccess, events: UnboundedSender<StoreEvent>) -> Self {
+        let (cluster, named) = (access.cluster(), access.endpoints().into());
+        Self { cluster, way: access.way(), named, clients: Arc::default(), events }
+    }
+
     /// Carries out a request that is not a watch, and reports the answer. Returns the addresses of the
     /// members if they were asked for.
-    pub(super) async fn call(
+    pub async fn call(
         &self,
         (id, endpoint): (RequestId, Endpoint),
         operation: Operation,
@@ -145,7 +153,7 @@ impl Calls {
     }
 
     /// Reads a key, linearizably. `None` if another store than this one answers, or nothing does.
-    pub(super) async fn get(
+    pub async fn get(
         &self,
         (endpoint, store): (&Endpoint, StoreId),
         key: &Key,
@@ -158,7 +166,7 @@ impl Calls {
     }
 
     /// Carries out a transaction. `None` if another store than this one answers, or nothing does.
-    pub(super) async fn swap(
+    pub async fn swap(
         &self,
         (endpoint, store): (&Endpoint, StoreId),
         txn: &ClusterTxn,
@@ -254,7 +262,7 @@ impl Calls {
     }
 
     /// Watches a prefix until the watch ends, or its endpoint is silent.
-    pub(super) async fn watch(
+    pub async fn watch(
         &self,
         (id, endpoint): (RequestId, Endpoint),
         prefix: &str,
@@ -403,6 +411,23 @@ fn by_revision(way: &Way, response: &WatchResponse) -> Vec<(u64, Vec<Found>)> {
         }
     }
     changes
+}
+
+/// The innermost cause of an error, which names the failed step.
+pub(super) fn reason(error: &Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    if let Error::GRpcStatus(status) = error {
+        // Of a connection that failed, the message says nothing, and the cause does.
+        let has_cause = std::error::Error::source(status).is_some();
+        if !status.message().is_empty() && (status.message() != TRANSPORT || !has_cause) {
+            return status.message().to_owned();
+        }
+        cause = status;
+    }
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

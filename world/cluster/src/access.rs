@@ -18,7 +18,7 @@ use super::token::PeerSecret;
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The way to the cluster's store.
-pub(crate) struct StoreAccess {
+pub struct StoreAccess {
     member: Member,
     peer_secret: PeerSecret,
     way: Way,
@@ -29,7 +29,7 @@ impl StoreAccess {
     ///
     /// # Errors
     /// When it has not, or its files cannot be used.
-    pub(crate) fn of(data_dir: &Path) -> Result<Self, ClusterError> {
+    pub fn of(data_dir: &Path) -> Result<Self, ClusterError> {
         let folder = Folder::of(data_dir);
         let member = folder.joined()?;
         // Its lifetime concerns only machines that join.
@@ -39,32 +39,32 @@ impl StoreAccess {
     }
 
     /// The cluster.
-    pub(crate) fn cluster(&self) -> Uuid {
+    pub fn cluster(&self) -> Uuid {
         self.member.cluster
     }
 
     /// The address at which the other machines reach this one.
-    pub(crate) fn ip(&self) -> IpAddr {
+    pub fn ip(&self) -> IpAddr {
         self.member.listen.client.ip()
     }
 
     /// The secret of the connections between nodes.
-    pub(crate) fn peer_secret(&self) -> PeerSecret {
+    pub fn peer_secret(&self) -> PeerSecret {
         self.peer_secret
     }
 
     /// The name of this machine as a member of etcd; empty for a machine that is not a member.
-    pub(crate) fn machine(&self) -> String {
+    pub fn machine(&self) -> String {
         if self.member.runs_etcd() { self.member.machine.clone() } else { String::new() }
     }
 
     /// The addresses of etcd, separated by commas.
-    pub(crate) fn endpoints_text(&self) -> String {
+    pub fn endpoints_text(&self) -> String {
         listed(&self.member.endpoints)
     }
 
     /// The addresses of etcd.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+    pub fn endpoints(&self) -> Vec<Endpoint> {
         self.member.endpoints.clone()
     }
 
