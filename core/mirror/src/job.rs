@@ -9,8 +9,23 @@ use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
-use crate::mirrors::Origin;
 use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
+
+/// Where an operation on a mirror comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Origin {
+    /// The caller's number for the connection.
+    pub owner: u64,
+    /// The time until which it may begin, if it changes data.
+    pub begin_by: Nanos,
+    /// Another node has forwarded it. It is not forwarded on.
+    pub is_forwarded: bool,
+}
+
+impl Origin {
+    /// Of an operation that several connections share. It changes no data.
+    pub const SHARED: Self = Self { owner: u64::MAX, begin_by: Nanos::NEVER, is_forwarded: false };
+}
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -13,27 +13,25 @@
 //! Pure. It must not know volumes, hosts, connections or the cluster's store.
 
 pub mod check;
-mod copy;
 mod heartbeats;
 mod job;
 mod locks;
 pub mod membership;
 mod mirrors;
 mod mutant;
-mod replica;
 #[cfg(test)]
 mod sim;
 mod slots;
 mod table;
 mod written;
 
-pub use copy::{Buffers, Copied, DigestKey};
 pub use heartbeats::{Heartbeats, SILENCE_MAX};
+pub use job::Origin;
 pub use locks::{Range, Ticket};
 pub use mirrors::{
-    Asker, HOLD, MirrorMessage, Mirrors, Origin, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,
+    Asker, Buffers, Copied, DigestKey, HOLD, MirrorMessage, Mirrors, REDRIVE, REPLICA_TIMEOUT,
+    RETRY_PERIOD, Refusal, ReplicaRequest, Submission, Tag,
 };
-pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{
     Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,
 };

@@ -15,10 +15,12 @@
 //!
 //! It must not know which connections or devices there are, nor why a table changes.
 
+mod copy;
 mod faces;
 mod jobs;
 mod lost;
 mod repair;
+mod replica;
 #[cfg(test)]
 mod tests;
 
@@ -32,17 +34,19 @@ use nearflash_request::Outcome;
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
 
-use crate::copy::{Copies, DigestKey};
-use crate::job::{Job, Part, Stage, is_unreached};
+use crate::job::{Job, Origin, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
 #[cfg(test)]
 use crate::mutant::Mutant;
-use crate::replica::{Accepted, Tag};
 use crate::slots::Slots;
 use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
 use crate::written::Written;
+use copy::Copies;
+pub use copy::{Buffers, Copied, DigestKey};
 use faces::Former;
 use lost::Losses;
+use replica::Accepted;
+pub use replica::{Refusal, ReplicaRequest, Tag};
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -67,22 +71,6 @@ const REMOTE: u16 = 1;
 pub(crate) const APPLY: u16 = 2;
 /// Operations of a copy have this number and higher ones; these have slots of their own, too.
 pub(crate) const COPY: u16 = 3;
-
-/// Where an operation on a mirror comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Origin {
-    /// The caller's number for the connection.
-    pub owner: u64,
-    /// The time until which it may begin, if it changes data.
-    pub begin_by: Nanos,
-    /// Another node has forwarded it. It is not forwarded on.
-    pub is_forwarded: bool,
-}
-
-impl Origin {
-    /// Of an operation that several connections share. It changes no data.
-    pub const SHARED: Self = Self { owner: u64::MAX, begin_by: Nanos::NEVER, is_forwarded: false };
-}
 
 /// An operation on a device, local or remote.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,6 +4,7 @@ use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, O
 use nearflash_request::Outcome;
 use nearflash_units::{ByteOffset, Nanos, index};
 
+use super::replica::Tag;
 use super::{
     Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, REPLICA_TIMEOUT,
     RETRY_PERIOD, SLOW_PERIOD, Submission,
@@ -11,7 +12,6 @@ use super::{
 use crate::job::{Job, Next, Part, Stage, is_unreached};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
-use crate::replica::Tag;
 use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
 
 impl Mirrors {

@@ -17,10 +17,10 @@
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_units::ByteOffset;
 
+use super::replica::Tag;
 use super::{LOCAL, Mirrors, REMOTE, REPLICA_TIMEOUT, Submission};
 use crate::job::{Job, Part, Stage, is_unreached};
 use crate::mutant::Mutant;
-use crate::replica::Tag;
 use crate::table::{MirrorEntry, MirrorId, Role};
 
 /// The interface to the caller.

@@ -22,10 +22,10 @@ use nearflash_request::BufferId;
 use nearflash_units::{ByteLen, ByteOffset};
 use slab::Slab;
 
+use super::replica::Tag;
+use super::{Asker, COPY, Mirrors, Submission};
 use crate::locks::{Range, Ticket};
-use crate::mirrors::{Asker, COPY, Mirrors, Submission};
 use crate::mutant::Mutant;
-use crate::replica::Tag;
 use crate::slots::Slots;
 use crate::table::{MirrorEntry, MirrorId, Role};
 use crate::written::Written;

@@ -10,8 +10,8 @@
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_units::{ByteLen, ByteOffset};
 
+use super::{APPLY, Mirrors, Submission};
 use crate::job::Job;
-use crate::mirrors::{APPLY, Mirrors, Submission};
 use crate::mutant::Mutant;
 use crate::table::{MirrorEntry, MirrorId, Role, Term};
 
