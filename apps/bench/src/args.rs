@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos, parse_duration, parse_size};
 
-use crate::error::OptionsError;
 use crate::floor::FloorCores;
 use crate::job::{DriveSpec, JobSpec, Spin};
+use crate::options_error::OptionsError;
 use crate::placement::CoreId;
 use crate::report::PercentileList;
 use crate::run::{Jobs, Layout, RunSpec, Threads};

@@ -17,6 +17,7 @@ pub mod engine;
 mod error;
 pub mod floor;
 pub mod job;
+mod options_error;
 pub mod placement;
 mod progress;
 pub mod recorder;
@@ -30,4 +31,5 @@ pub mod workload;
 
 pub use args::BenchArgs;
 pub use command::{measure, run};
-pub use error::{BenchError, OptionsError};
+pub use error::BenchError;
+pub use options_error::OptionsError;

@@ -12,7 +12,7 @@ use rustix::event::PollFd;
 
 use super::{Done, Engine, EngineError, Needs, Opener, Slot, waker};
 use crate::BenchError;
-use crate::error::OptionsError;
+use crate::options_error::OptionsError;
 use crate::workload::{Direction, Op};
 
 /// A connection to a node and the volume to measure; opens [`DirectEngine`]s.

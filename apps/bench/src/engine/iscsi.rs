@@ -15,7 +15,7 @@ use rustix::event::PollFd;
 
 use super::{Done, Engine, EngineError, Needs, Opener, Slot, waker};
 use crate::BenchError;
-use crate::error::OptionsError;
+use crate::options_error::OptionsError;
 use crate::subject::IscsiTarget;
 use crate::workload::{Direction, Op};
 

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Done, Engine, EngineError, Opener, Slot, waker};
 use crate::BenchError;
-use crate::error::OptionsError;
+use crate::options_error::OptionsError;
 use crate::subject::{NvmeTcpTarget, PskFile};
 use crate::workload::{Direction, Op};
 
