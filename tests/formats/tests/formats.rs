@@ -7,36 +7,40 @@
 
 mod document;
 
-use document::{Format, Row, headings, rows};
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use document::{Format, Row, block, headings, rows};
+use nearflash_cluster_store::Token;
 use nearflash_device::MirrorKey;
 use nearflash_direct::ownership::{OWNER_BLOCK_LEN, OwnerBlock, OwnerRecord, Term};
 use nearflash_files::Run;
+use nearflash_mirror::membership::wire::Hello;
 use nearflash_space::slice::{self, MirrorNote, NOTES_PER_PAGE, NOTES_START, NotePage, Notes};
 use nearflash_space::{LABEL_OFFSETS, Label};
 use nearflash_units::{Blocks, ByteLen, ByteOffset, Lba, MIB};
 use uuid::Uuid;
 
 /// The sections whose tables are compared below.
-const COMPARED: [&str; 6] = [
+const COMPARED: [&str; 8] = [
     "Label of a device",
     "Superblock of a slice",
     "Notes of a slice",
     "Note of a mirror",
     "Superblock of files",
     "Owner block",
+    "Token of a cluster",
+    "Pulse messages",
 ];
 
 fn uuid(byte: u8) -> Uuid {
     Uuid::from_bytes([byte; 16])
 }
 
-/// The sections whose code is private to the daemon.
-const PRIVATE: [&str; 2] = ["Token of a cluster", "Pulse messages"];
-
 #[test]
 fn every_table_of_the_document_is_compared() {
-    let known = COMPARED.into_iter().chain(PRIVATE).collect();
-    assert_eq!(headings(), known);
+    assert_eq!(headings(), COMPARED.into());
 }
 
 #[test]
@@ -262,4 +266,57 @@ fn owner(term: u64, name: &str, address: &str) -> OwnerRecord {
     let mut record = OwnerRecord::new(Term(term), name, address);
     record.beat = 12;
     record
+}
+
+#[test]
+fn a_pulse_begins_as_the_document_says() {
+    let address = |ip: &str, port| SocketAddr::new(ip.parse().unwrap(), port);
+    let hello = Hello {
+        cluster: uuid(0xc1),
+        from: [0x4e; 16],
+        to: [0x4f; 16],
+        run: 0x1122_3344_5566_7788,
+        addresses: (address("192.0.2.1", 50_000), address("192.0.2.2", 4422)),
+        nonce: [0x99; 16],
+    };
+    assert_eq!(Hello::decode(&hello.encode()).unwrap(), hello);
+    let format = Format {
+        heading: "Pulse messages",
+        rows: rows("Pulse messages"),
+        encode: &|hello: &Hello| hello.encode().to_vec(),
+        sample: hello,
+        checked_from: 0,
+        constants: &["magic", "version"],
+        partial: &[],
+    };
+    let other_ip = "ffff:ffff:ffff:ffff:ffff:1:3f3f:3f3f";
+    format.check(&[
+        (&["cluster"], &|it| it.cluster = uuid(1)),
+        (&["from"], &|it| it.from = [1; 16]),
+        (&["to"], &|it| it.to = [1; 16]),
+        (&["run"], &|it| it.run = !it.run),
+        (&["own_ip"], &|it| it.addresses.0.set_ip(other_ip.parse().unwrap())),
+        (&["own_port"], &|it| it.addresses.0.set_port(!50_000)),
+        (&["peer_ip"], &|it| it.addresses.1.set_ip(other_ip.parse().unwrap())),
+        (&["peer_port"], &|it| it.addresses.1.set_port(!4422)),
+        (&["nonce"], &|it| it.nonce = [1; 16]),
+    ]);
+}
+
+#[test]
+fn a_token_is_written_as_the_document_says() {
+    let heading = "Token of a cluster";
+    let (json, file) = (block(heading, "json"), block(heading, "text"));
+    let header: Vec<_> = rows(heading).into_iter().map(|row| (row.field, row.bytes)).collect();
+    assert_eq!(header, [("magic".to_owned(), 0..4), ("checksum".to_owned(), 4..8)]);
+    let lines = file.lines().filter(|line| !line.starts_with('#'));
+    let bytes = STANDARD.decode(lines.collect::<String>()).unwrap();
+    assert_eq!(&bytes[..4], b"NFT1");
+    assert_eq!(bytes[4..8], crc32c::crc32c(&bytes[8..]).to_be_bytes());
+    assert_eq!(std::str::from_utf8(&bytes[8..]).unwrap(), json.trim());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, file).unwrap();
+    let token = Token::read(&format!("@{}", path.display())).unwrap();
+    assert_eq!(token.encode(), file);
 }

@@ -17,12 +17,12 @@ fn section(heading: &str) -> &'static str {
     let (_, rest) = DOCUMENT
         .split_once(&format!("# {heading}\n"))
         .unwrap_or_else(|| panic!("the document has no section '{heading}'"));
-    rest.split_once("\n#").map_or(rest, |(section, _)| section)
+    rest.split_once("\n##").map_or(rest, |(section, _)| section)
 }
 
 /// The headings of all sections with a table of fields.
 pub(crate) fn headings() -> BTreeSet<&'static str> {
-    let sections = DOCUMENT.split("\n#").map(|section| section.trim_start_matches('#'));
+    let sections = DOCUMENT.split("\n##").map(|section| section.trim_start_matches('#'));
     let has_fields = |section: &&str| section.contains("| offset | length | field |");
     sections
         .filter(has_fields)
@@ -50,10 +50,16 @@ pub(crate) fn rows(heading: &str) -> Vec<Row> {
     rows
 }
 
+/// The first block of this language in a section.
+pub(crate) fn block(heading: &str, language: &str) -> &'static str {
+    let begin = format!("```{language}\n");
+    let (_, rest) = section(heading).split_once(&begin).expect("a block");
+    rest.split_once("```").expect("the block ends").0
+}
+
 /// The bytes of a section's sample. Lines that it leaves out are zero.
 pub(crate) fn sample(heading: &str, len: usize) -> Vec<u8> {
-    let (_, rest) = section(heading).split_once("```text\n").expect("a sample");
-    let (dump, _) = rest.split_once("```").expect("the sample ends");
+    let dump = block(heading, "text");
     let mut bytes = vec![0; len];
     for line in dump.lines() {
         let (offset, numbers) = line.split_once("  ").expect("an offset and bytes");
