@@ -8,8 +8,9 @@ use std::str::FromStr;
 use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
-use nearflash_cluster_store::{CLIENT_PORT, EtcdUrl, Listen};
+use nearflash_cluster_store::{EtcdUrl, Listen};
 use nearflash_node::config::ServeArgs;
+use nearflash_records::CLIENT_PORT;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
 

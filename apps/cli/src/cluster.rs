@@ -10,8 +10,8 @@ use nearflash_api::client::ask_within;
 use nearflash_api::socket::default_data_dir;
 use nearflash_cluster_store::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
-    RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Token,
-    accept_restored, init, join, loss, remove, remove_machine, repair, status, token,
+    RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, accept_restored,
+    init, join, loss, read_token, remove, remove_machine, repair, status, token,
 };
 use nearflash_node::{NodeError, kept};
 use nearflash_space::Name;
@@ -42,7 +42,7 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             Ok(ExitCode::SUCCESS)
         }
         ClusterSubcommand::Join { token, witness, listen, node } => {
-            let token = Token::read(&token).map_err(ClusterError::from)?;
+            let token = read_token(&token).map_err(ClusterError::from)?;
             let data_dir = data_dir(&node)?;
             let options = JoinOptions { data_dir, is_witness: witness, listen: listen.listen };
             let made = join(&token, &options, &mut say)?;

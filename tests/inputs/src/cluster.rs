@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use nearflash_cluster::{compile, data};
-use nearflash_cluster_store::check_token;
 use nearflash_mirror::check as mirror;
+use nearflash_records::check as records;
 use nearflash_records::{ClusterState, Found, Key, ModRevision, prefix};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ pub fn check_cluster(input: &[u8]) {
     match selector % 3 {
         0 => check_records(bytes),
         1 => mirror::check_pulse(bytes),
-        _ => check_token(bytes),
+        _ => records::check_token(bytes),
     }
 }
 

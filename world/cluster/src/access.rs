@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use nearflash_records::token::{External, PeerSecret, Tls};
+use nearflash_records::{Endpoint, listed};
 use uuid::Uuid;
 
-use super::endpoint::{Endpoint, listed};
 use super::error::ClusterError;
-use super::external::{External, Tls};
 use super::member::{Folder, Member};
-use super::token::PeerSecret;
 
 /// The time for which an endpoint may be silent.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);

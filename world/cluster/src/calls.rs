@@ -11,13 +11,12 @@ use etcd_client::{
 use nearflash_records::store::{
     Answer, Found, ModRevision, Operation, RequestId, StoreId, StoreStatus,
 };
-use nearflash_records::{Key, StoreEvent, Txn as ClusterTxn};
+use nearflash_records::{Endpoint, Key, StoreEvent, Txn as ClusterTxn};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::access::{CALL_TIMEOUT, StoreAccess, Way};
-use super::endpoint::Endpoint;
 
 /// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
 /// answer which is too long.

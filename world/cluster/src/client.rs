@@ -11,16 +11,15 @@ use etcd_client::{
     GetOptions, MemberAddOptions, Txn, TxnOp,
 };
 use nearflash_records::store::{Found, PAGE_KEYS_MAX, StoreId};
-use nearflash_records::{ClusterState, Txn as ClusterTxn};
+use nearflash_records::token::External;
+use nearflash_records::{ClusterState, Endpoint, Txn as ClusterTxn};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
 use super::access::{CALL_TIMEOUT, Way};
 use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, reason, store_id, transaction};
-use super::endpoint::Endpoint;
 use super::error::{ClusterError, StoreError};
-use super::external::External;
 use super::member::{Folder, Member};
 
 /// In etcd's refusal of a new member, or of a removal, while the others have been connected for less than 5 s.

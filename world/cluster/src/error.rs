@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nearflash_records::Endpoint;
 use nearflash_records::record::FEATURE_LEVEL;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
-use super::endpoint::Endpoint;
 use super::token::TokenError;
 
 /// The reason why etcd did not do what it was asked for.

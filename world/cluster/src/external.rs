@@ -7,15 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use nearflash_records::token::{Certificates, ENDPOINTS_MAX, External, Keyed, Tls};
+use nearflash_records::{Endpoint, ParseEndpointError};
 
-use super::endpoint::{Endpoint, ParseEndpointError};
 use super::error::ClusterError;
 use super::member::Folder;
-use super::pki::Keyed;
-
-/// The maximum number of addresses.
-pub(super) const ENDPOINTS_MAX: usize = 16;
 
 /// The maximum length of a prefix.
 const PREFIX_LEN_MAX: usize = 200;
@@ -150,13 +146,6 @@ fn check_prefix(prefix: &str) -> Result<(), ParseEtcdUrlError> {
     Err(ParseEtcdUrlError::Prefix(prefix.into()))
 }
 
-/// The certificates of an external etcd, in PEM. Those that are not used are empty.
-#[derive(Clone)]
-pub(super) struct Certificates {
-    pub(super) authority: String,
-    pub(super) own: Keyed,
-}
-
 impl EtcdUrl {
     /// The kind of the connections.
     pub(super) fn external(&self) -> External {
@@ -196,39 +185,20 @@ fn read_pem(name: &'static str, path: &Path, kind: &str) -> Result<String, Clust
     Err(failed(missing))
 }
 
-/// The way of a cluster to an etcd that nearflash does not run.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct External {
-    /// Before the name of each key.
-    pub(super) prefix: String,
-    pub(super) tls: Tls,
-}
-
-/// The protection of the connections.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Tls {
-    /// None: plain HTTP/2.
-    None,
-    /// etcd shows a certificate.
-    Server,
-    /// Both ends show one.
-    Mutual,
-}
-
-impl External {
-    /// Keeps the certificates in the folder, where [`super::access::Way`] finds them.
-    pub(super) fn keep(&self, folder: &Folder, files: &Certificates) -> Result<(), ClusterError> {
-        if self.tls != Tls::None {
-            folder.keep(&folder.authority(), files.authority.as_bytes())?;
-        }
-        if self.tls == Tls::Mutual {
-            folder.keep(&folder.key(), files.own.key.as_bytes())?;
-            folder.keep(&folder.certificate(), files.own.certificate.as_bytes())?;
-        }
-        Ok(())
+/// Keeps the certificates in the folder, where [`super::access::Way`] finds them.
+pub(super) fn keep(
+    external: &External,
+    folder: &Folder,
+    files: &Certificates,
+) -> Result<(), ClusterError> {
+    if external.tls != Tls::None {
+        folder.keep(&folder.authority(), files.authority.as_bytes())?;
     }
+    if external.tls == Tls::Mutual {
+        folder.keep(&folder.key(), files.own.key.as_bytes())?;
+        folder.keep(&folder.certificate(), files.own.certificate.as_bytes())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,19 +6,18 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use nearflash_records::Key;
 use nearflash_records::record::{ClusterRecord, FEATURE_LEVEL, HistoryRecord, Record as _, Schema};
+use nearflash_records::token::{PeerSecret, TOKEN_LEN_MAX, Token};
+use nearflash_records::{Endpoint, Key};
 use nearflash_space::Name;
 use uuid::Uuid;
 
 use super::client::{ROOT, Store};
 use super::clock::now;
-use super::endpoint::Endpoint;
 use super::error::ClusterError;
-use super::external::EtcdUrl;
+use super::external::{EtcdUrl, keep};
 use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
-use super::token::{PeerSecret, TOKEN_LEN_MAX, Token};
 use super::{Say, etcd, pki};
 
 /// The options of the command.
@@ -187,7 +186,7 @@ fn prepare_external(
     if text.len() > TOKEN_LEN_MAX {
         return Err(ClusterError::LongToken { len: text.len(), max: TOKEN_LEN_MAX });
     }
-    external.keep(folder, &files)?;
+    keep(&external, folder, &files)?;
     let store = Store::open((folder, Some(&external)), &url.endpoints)?;
     check_place(&store, first, &external.prefix)?;
     check_operations(&store, first)?;

@@ -8,18 +8,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nearflash_records::Key;
 use nearflash_records::record::{ClusterRecord, FEATURE_LEVEL, Record as _};
+use nearflash_records::token::Token;
+use nearflash_records::{Endpoint, Key};
 use uuid::Uuid;
 
 use super::client::{Listed, Store, TOO_EARLY};
 use super::clock::now;
-use super::endpoint::Endpoint;
 use super::error::{ClusterError, StoreError};
+use super::external::keep;
 use super::init::check_operations;
-use super::listen::Listen;
+use super::listen::{Listen, resolve};
 use super::member::{Folder, Member, Origin, Role};
-use super::token::Token;
+use super::token::TokenError;
 use super::{Say, VOTERS_MAX, etcd, pki};
 
 /// The time for which a new member may catch up, or etcd may refuse a new one as too early.
@@ -65,7 +66,7 @@ pub fn join(token: &Token, options: &JoinOptions, say: Say<'_>) -> Result<Joined
     let _lock = folder.lock()?;
     let known = folder.member()?;
     if known.is_none() {
-        token.check_time(now().0)?;
+        token.check_time(now()).map_err(TokenError::from)?;
     }
     let mut member = match known {
         Some(member) if member.cluster != token.cluster => {
@@ -117,7 +118,7 @@ fn join_external(
     let first = &token.endpoints[0]; // a token has one
     let listen = options.listen.map_or_else(|| Listen::of_client(first), Ok)?;
     listen.check_ip()?;
-    external.keep(folder, &token.certificates())?;
+    keep(external, folder, &token.certificates())?;
     let store = Store::open((folder, Some(external)), &token.endpoints)?;
     check_cluster(&store, token)?;
     check_operations(&store, first)?;
@@ -137,7 +138,7 @@ fn joined(member: Member) -> Joined {
 
 /// Makes the certificate and the record of the machine.
 fn prepare(folder: &Folder, token: &Token, options: &JoinOptions) -> Result<Member, ClusterError> {
-    let towards = || Listen::towards(token.endpoints.first().and_then(Endpoint::resolve));
+    let towards = || Listen::towards(token.endpoints.first().and_then(resolve));
     let listen = options.listen.map_or_else(towards, Ok)?;
     listen.check()?;
     let role = if options.is_witness { Role::Witness } else { Role::Member };

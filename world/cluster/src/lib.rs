@@ -20,7 +20,6 @@ mod access;
 mod calls;
 mod client;
 mod clock;
-mod endpoint;
 mod error;
 mod etcd;
 mod external;
@@ -41,7 +40,6 @@ mod token;
 pub use accept::{Kept, Restored, accept_restored};
 pub use access::StoreAccess;
 pub use calls::{Calls, Members, Swap};
-pub use endpoint::{CLIENT_PORT, Endpoint, ParseEndpointError};
 pub use error::{ClusterError, StoreError};
 pub use etcd::kill_etcd;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
@@ -53,7 +51,7 @@ pub use pulse::{OnRefused, PulseConfig, PulseError, PulseEvent, Pulses};
 pub use remove::{Removed, RemovedMachine, Repaired, loss, remove, remove_machine, repair};
 pub use status::{ClusterStatus, MemberStatus, NodeStatus, StatusPart, status};
 pub use supervisor::Supervisor;
-pub use token::{PeerSecret, TOKEN_LEN_MAX, Token, TokenError, check_token};
+pub use token::{TokenError, read_token};
 
 /// Reports the progress of a command that takes longer than a moment.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

@@ -1,11 +1,11 @@
 //! The addresses of a member.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::str::FromStr;
 
+use nearflash_records::{CLIENT_PORT, Endpoint};
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{CLIENT_PORT, Endpoint};
 use super::error::ClusterError;
 
 /// An address for documents (RFC 5737), which the default route reaches.
@@ -66,7 +66,7 @@ impl Listen {
 
     /// The address of a machine that runs no etcd. An etcd at a loopback address says nothing about it.
     pub(super) fn of_client(etcd: &Endpoint) -> Result<Self, ClusterError> {
-        let peer = etcd.resolve();
+        let peer = resolve(etcd);
         match Self::towards(peer.filter(|peer| !peer.ip().is_loopback())) {
             Err(ClusterError::NoAddress) => Self::towards(peer),
             found => found,
@@ -90,4 +90,9 @@ impl Listen {
         }
         Ok(())
     }
+}
+
+/// The address of an etcd that a system call takes; the name of a machine is looked up.
+pub(super) fn resolve(endpoint: &Endpoint) -> Option<SocketAddr> {
+    endpoint.to_string().to_socket_addrs().ok()?.next()
 }

@@ -6,17 +6,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nearflash_data_dir::{make_private_dir, sync_dir};
+use nearflash_records::Endpoint;
+use nearflash_records::token::{External, Keyed, Token};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::endpoint::Endpoint;
 use super::error::ClusterError;
-use super::external::External;
 use super::listen::Listen;
-use super::pki::Keyed;
-use super::token::Token;
 
 const SCHEMA: u32 = 1;
 

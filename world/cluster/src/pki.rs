@@ -5,18 +5,12 @@
 
 use std::net::IpAddr;
 
+use nearflash_records::token::Keyed;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use uuid::Uuid;
-
-/// A certificate and its key, in PEM.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Keyed {
-    pub(super) certificate: String,
-    pub(super) key: String,
-}
 
 /// Both signing certificates of a new cluster: its authority, and that of its token.
 pub(super) fn authorities(cluster: Uuid) -> Result<(Keyed, Keyed), rcgen::Error> {

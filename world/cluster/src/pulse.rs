@@ -37,9 +37,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, spawn_local};
 use uuid::Uuid;
 
-use super::token::PeerSecret;
 pub use error::PulseError;
 use listen::Newest;
+use nearflash_records::token::PeerSecret;
 use send::Link;
 
 /// The time for a connection to come about. TCP repeats its first packet after one second; a new attempt is

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nearflash_cluster::{Level, NodeSummary, Part, summary};
-use nearflash_records::ClusterState;
+use nearflash_records::{ClusterState, Endpoint, listed as names};
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::client::{Listed, Reported, Store};
-use super::endpoint::{Endpoint, listed as names};
 use super::error::{ClusterError, StoreError};
 use super::full::{REMEDY, is_full};
 use super::join::endpoints;

@@ -10,8 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nearflash_api::client::ask;
 use nearflash_api::{Call, process};
 use nearflash_cluster_store::{
-    ClusterError, ClusterStatus, InitOptions, JoinOptions, Listen, Token, init, join, kill_etcd,
+    ClusterError, ClusterStatus, InitOptions, JoinOptions, Listen, init, join, kill_etcd,
+    read_token,
 };
+use nearflash_records::token::Token;
 
 use super::{DemoError, own_program};
 use crate::cluster::cluster_status;
@@ -85,7 +87,7 @@ impl Machine {
         let options = InitOptions { data_dir, name: None, listen, etcd: None, expires_at };
         let made = init(&options, &mut |_| {})?;
         let named = format!("@{}", made.token.display());
-        Ok(Token::read(&named).map_err(ClusterError::from)?)
+        Ok(read_token(&named).map_err(ClusterError::from)?)
     }
 
     /// Joins the cluster of a token.

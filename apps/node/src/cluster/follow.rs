@@ -17,8 +17,9 @@ use nearflash_cluster::{
     Agent, Change, ChangeId, Level, NodeSummary, Outcome, Part, Refusal, RolledBack, StoreHealth,
     summary, verdict,
 };
-use nearflash_cluster_store::{Calls, ClusterError, Endpoint, Members, StoreAccess};
+use nearflash_cluster_store::{Calls, ClusterError, Members, StoreAccess};
 use nearflash_mirror::membership::MirrorConfig;
+use nearflash_records::Endpoint;
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::state::Inconsistent;
 use nearflash_records::store::{Operation, StoreRequest};

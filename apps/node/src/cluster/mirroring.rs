@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster_store::{Calls, Endpoint, PeerSecret, PulseConfig, PulseEvent, Pulses, Swap};
+use nearflash_cluster_store::{Calls, PulseConfig, PulseEvent, Pulses, Swap};
 use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
@@ -20,8 +20,10 @@ use nearflash_mirror::membership::{
     Record, Scope, SliceState, StoreAnswer, Token, View,
 };
 use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Term, Written};
+use nearflash_records::Endpoint;
 use nearflash_records::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
 use nearflash_records::store::{Compare, Found, ModRevision, Put, StoreId};
+use nearflash_records::token::PeerSecret;
 use nearflash_records::{ClusterState, Key, Txn};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;

@@ -25,21 +25,16 @@ pub struct ParseEndpointError(Box<str>);
 
 impl Endpoint {
     /// The address in a URL of that scheme.
-    pub(super) fn of_url(url: &str, scheme: &str) -> Option<Self> {
+    pub fn of_url(url: &str, scheme: &str) -> Option<Self> {
         url.strip_prefix(scheme)?.strip_prefix("://")?.parse().ok()
     }
 
     /// Whether only this machine reaches it.
-    pub(super) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         match self.0.parse::<SocketAddr>() {
             Ok(address) => address.ip().is_loopback(),
             Err(_) => self.0.rsplit_once(':').is_some_and(|(name, _)| name == "localhost"),
         }
-    }
-
-    /// The address that a system call takes; the name of a machine is looked up.
-    pub(super) fn resolve(&self) -> Option<SocketAddr> {
-        std::net::ToSocketAddrs::to_socket_addrs(&*self.0).ok()?.next()
     }
 }
 
@@ -95,7 +90,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// The addresses, separated by commas.
-pub(super) fn listed(endpoints: &[Endpoint]) -> String {
+pub fn listed(endpoints: &[Endpoint]) -> String {
     endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
