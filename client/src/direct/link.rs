@@ -19,6 +19,7 @@ use nearflash_direct::wire::IDENTITY_LEN;
 use nearflash_direct::{Digests, PeerError, Seal, Status, segments};
 use nearflash_request::BufferId;
 use nearflash_ring::ShortPath;
+use nearflash_session::RequestingEnd;
 use nearflash_units::Nanos;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::rand::{GetRandomFlags, getrandom};

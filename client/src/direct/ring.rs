@@ -16,6 +16,7 @@ use nearflash_direct::client::{
 };
 use nearflash_request::BufferId;
 use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Original, Payload, Slice, receive_passed};
+use nearflash_session::RequestingEnd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::sched_yield;
 

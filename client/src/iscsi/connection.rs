@@ -7,8 +7,6 @@ use nearflash_iscsi::chap::Challenge;
 use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSession};
 use nearflash_iscsi::login::{Established, LoginConfig, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
-use nearflash_iscsi::{Chunk, Digests, PeerError, Receiving};
-use nearflash_session::PayloadPart;
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -24,60 +22,6 @@ const BURST_LEN_MAX: u32 = 1 << 20;
 
 /// A TCP connection with the initiator's session.
 pub(super) type Connection = stream::Connection<InitiatorSession, Memory>;
-
-impl stream::Session for InitiatorSession {
-    type PeerError = PeerError;
-    /// The length of the basic header segment of a Data-In PDU.
-    const HEADER_LEN: usize = 48;
-
-    #[inline]
-    fn receiving(&self) -> Receiving {
-        self.receiving()
-    }
-
-    #[inline]
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        self.handle_input(bytes)
-    }
-
-    #[inline]
-    fn handle_payload(&mut self, bytes: &[u8]) {
-        self.handle_payload(bytes);
-    }
-
-    #[inline]
-    fn wants_payload(&self) -> Option<PayloadPart> {
-        self.wants_payload()
-    }
-
-    fn provide_payload(&mut self, bytes: &[u8]) {
-        self.provide_payload(bytes);
-    }
-
-    #[inline]
-    fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output()
-    }
-
-    #[inline]
-    fn output_len(&self) -> usize {
-        self.output_len()
-    }
-
-    #[inline]
-    fn advance_output(&mut self, sent: usize) {
-        self.advance_output(sent);
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing()
-    }
-
-    #[inline]
-    fn has_digests(&self) -> bool {
-        self.digests() != Digests::NONE
-    }
-}
 
 /// The parameters that the connections of one session share.
 #[derive(Clone, Debug)]

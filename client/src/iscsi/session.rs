@@ -13,6 +13,7 @@ use nearflash_iscsi::Digests;
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{CommandData, SubmitError, TaskCompletion, TaskId};
 use nearflash_iscsi::pdu::LogoutReason;
+use nearflash_session::RequestingEnd;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
 use super::connection::{SessionSeat, draw_isid, turn_until};

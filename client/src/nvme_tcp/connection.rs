@@ -3,8 +3,6 @@
 use nearflash_nvme::serving::Connected;
 use nearflash_nvme::{ControllerId, QueueId, Status};
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
-use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
-use nearflash_session::PayloadPart;
 use nearflash_units::Nanos;
 
 use super::error::HostError;
@@ -14,60 +12,6 @@ use crate::stream;
 
 /// A TCP connection with the host's session.
 pub(super) type Connection = stream::Connection<HostSession, Memory>;
-
-impl stream::Session for HostSession {
-    type PeerError = PeerError;
-    /// The length of a C2HData header without digest.
-    const HEADER_LEN: usize = 24;
-
-    #[inline]
-    fn receiving(&self) -> Receiving {
-        self.receiving()
-    }
-
-    #[inline]
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        self.handle_input(bytes)
-    }
-
-    #[inline]
-    fn handle_payload(&mut self, bytes: &[u8]) {
-        self.handle_payload(bytes);
-    }
-
-    #[inline]
-    fn wants_payload(&self) -> Option<PayloadPart> {
-        self.wants_payload()
-    }
-
-    fn provide_payload(&mut self, bytes: &[u8]) {
-        self.provide_payload(bytes);
-    }
-
-    #[inline]
-    fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output()
-    }
-
-    #[inline]
-    fn output_len(&self) -> usize {
-        self.output_len()
-    }
-
-    #[inline]
-    fn advance_output(&mut self, sent: usize) {
-        self.advance_output(sent);
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing()
-    }
-
-    #[inline]
-    fn has_digests(&self) -> bool {
-        self.digests() != Digests::NONE
-    }
-}
 
 /// Connects the socket, with TLS if the options say so; the first turn sends the session's first
 /// bytes.

@@ -10,19 +10,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Receiving};
+use nearflash_session::{Chunk, Receiving, RequestingEnd};
 use nearflash_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, readv};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
+use super::Memory;
 use super::error::{LinkError, taken};
 use super::forecast::Forecast;
 use super::received::Received;
 use super::scatter::{STAGED_BEHIND_PAYLOAD_LEN, Scatter};
 #[cfg(feature = "tls")]
 use super::secured::Secured;
-use super::{Memory, Session};
 
 /// The maximum number of chunks of one send: the kernel's limit (IOV_MAX).
 const CHUNKS_PER_SEND_MAX: usize = 1024;
@@ -52,7 +52,7 @@ pub(crate) struct Connection<S, M> {
     pub(super) secured: Option<Box<Secured>>,
 }
 
-impl<S: Session, M: Memory> Connection<S, M> {
+impl<S: RequestingEnd, M: Memory> Connection<S, M> {
     /// A connection over a non-blocking socket. The first turn sends the session's first bytes.
     pub(crate) fn new(socket: OwnedFd, session: S, memory: M, staging_len: usize) -> Self {
         Self {
@@ -296,7 +296,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
 
 /// Sleeps until one of the connections is ready, at most for `span`. Returns `false` after that
 /// time.
-pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
+pub(crate) fn wait_any<'a, S: RequestingEnd + 'a, M: Memory + 'a>(
     connections: impl Iterator<Item = &'a Connection<S, M>>,
     span: Nanos,
 ) -> Result<bool, LinkError<S::PeerError>> {

@@ -2,7 +2,8 @@
 //! call, and payload received in place. With the feature `tls`, the socket of a connection can speak
 //! TLS.
 //!
-//! This module knows no protocol's bytes: those are in the session, behind [`Session`].
+//! This module knows no protocol's bytes: those are in the session, behind
+//! [`RequestingEnd`](nearflash_session::RequestingEnd).
 
 mod connection;
 mod error;
@@ -26,7 +27,6 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, PayloadPart, Receiving};
 
 pub(crate) use connection::Connection;
 #[cfg(any(feature = "iscsi", feature = "nvme-tcp"))]
@@ -37,28 +37,6 @@ pub(crate) use forecast::Place;
 pub use handshake::TlsError;
 #[cfg(feature = "tls")]
 pub(crate) use handshake::{TlsKey, connect_tls};
-
-/// The requesting end of a protocol, as a [`Connection`] drives it. Methods without comment are
-/// those of every session.
-pub(crate) trait Session {
-    /// The error of the other end.
-    type PeerError;
-    /// The number of bytes between the payloads of two answers, without digests.
-    const HEADER_LEN: usize;
-
-    fn receiving(&self) -> Receiving;
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Self::PeerError>;
-    fn handle_payload(&mut self, bytes: &[u8]);
-    /// Payload whose digest is due, for [`Self::provide_payload`].
-    fn wants_payload(&self) -> Option<PayloadPart>;
-    fn provide_payload(&mut self, bytes: &[u8]);
-    fn output(&self) -> impl Iterator<Item = Chunk<'_>>;
-    fn output_len(&self) -> usize;
-    fn advance_output(&mut self, sent: usize);
-    fn is_closing(&self) -> bool;
-    /// Whether there are digests between headers and payload, which rule out forecasts.
-    fn has_digests(&self) -> bool;
-}
 
 /// The memory of a connection's payload.
 pub(crate) trait Memory {

@@ -2,16 +2,16 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nearflash_session::Receiving;
+use nearflash_session::{Receiving, RequestingEnd};
 use nearflash_tls::Stream;
 
+use super::Memory;
 use super::connection::Connection;
 use super::error::LinkError;
 use super::received::Received;
 use super::secured::{Secured, broken};
-use super::{Memory, Session};
 
-impl<S: Session, M: Memory> Connection<S, M> {
+impl<S: RequestingEnd, M: Memory> Connection<S, M> {
     /// A connection over a non-blocking socket that speaks TLS, whose handshake is over. The first
     /// turn sends the session's first bytes.
     pub(crate) fn secured(

@@ -12,20 +12,20 @@
 use std::io::IoSliceMut;
 
 use nearflash_request::BufferId;
-use nearflash_session::Receiving;
+use nearflash_session::{Receiving, RequestingEnd};
 use rustix::io::readv;
 
+use super::Memory;
 use super::connection::Connection;
 use super::error::{LinkError, taken};
 use super::forecast::Place;
 use super::scatter::{AHEAD_MAX, AHEAD_MIN, STAGED_BEHIND_PAYLOAD_LEN, low_half};
-use super::{Memory, Session};
 
 /// The maximum number of reads in flight of which half are received at a time. With more, the
 /// further calls cost as much as they gain (see `docs/performance.md`).
 const HALVED_MAX: usize = 16;
 
-impl<S: Session, M: Memory> Connection<S, M> {
+impl<S: RequestingEnd, M: Memory> Connection<S, M> {
     /// The number of payloads to receive after the first, if few enough reads are in flight.
     fn half(&self) -> Option<usize> {
         let in_flight = 1 + self.forecast.len();

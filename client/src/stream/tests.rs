@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, PayloadPart, Receiving};
+use nearflash_session::{Chunk, Receiving, RequestingEnd};
 use nearflash_tls::{
     KeySource, Opened, PskKey, RECORD_LEN, RECORD_OVERHEAD, Server, Stream, Suite,
 };
@@ -18,7 +18,7 @@ use nearflash_units::Nanos;
 use proptest::prelude::*;
 
 use super::secured::BATCH_LEN;
-use super::{Connection, LinkError, Memory, Session, TlsError, TlsKey, connect_tcp, connect_tls};
+use super::{Connection, LinkError, Memory, TlsError, TlsKey, connect_tcp, connect_tls};
 
 /// The length of the header of a frame: the buffer and the length of the payload.
 const HEADER_LEN: usize = 8;
@@ -146,7 +146,7 @@ impl Piece {
     }
 }
 
-impl Session for Frames {
+impl RequestingEnd for Frames {
     type PeerError = Infallible;
     const HEADER_LEN: usize = HEADER_LEN;
 
@@ -176,12 +176,6 @@ impl Session for Frames {
             (self.payload, self.arrived) = (None, self.arrived + 1);
         }
     }
-
-    fn wants_payload(&self) -> Option<PayloadPart> {
-        None
-    }
-
-    fn provide_payload(&mut self, _: &[u8]) {}
 
     fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
         let mut skipped = self.sent;

@@ -15,7 +15,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
+use nearflash_direct::client::{
+    ClientConfig, ClientOperation, ClientSession, RequestingEnd, VolumeHandle,
+};
 use nearflash_direct::serving::{
     Access, CredentialExport, Demand, Export, Exports, Revoked, ServingEnd, SessionConfig,
     TargetSession,

@@ -7,7 +7,7 @@ use nearflash_session::Chunk;
 use nearflash_units::{BlockSize, Nanos};
 
 use crate::Digests;
-use crate::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
+use crate::client::{ClientConfig, ClientOperation, ClientSession, RequestingEnd, VolumeHandle};
 use crate::proof::{CLIENT_LABEL, NODE_LABEL};
 use crate::secret::Secret;
 use crate::serving::{

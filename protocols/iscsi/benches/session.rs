@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_iscsi::chap::{CHALLENGE_LEN, Challenge};
 use nearflash_iscsi::initiator::{
-    CommandData, CommandWindow, InitiatorConfig, InitiatorSession, cdb,
+    CommandData, CommandWindow, InitiatorConfig, InitiatorSession, RequestingEnd, cdb,
 };
 use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::DigestWish;

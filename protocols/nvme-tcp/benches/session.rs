@@ -19,7 +19,7 @@ use nearflash_nvme::{
     Command, CompletionEntry, ControllerId, NamespaceEntry, NamespaceId, NamespaceTable, Nqn,
     QueueId, Status,
 };
-use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession, RequestingEnd};
 use nearflash_nvme_tcp::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{

@@ -18,7 +18,9 @@ use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId, TransportAddress};
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::check::stream_of;
-use nearflash_nvme_tcp::host::{CommandData, HostCompletion, HostConfig, HostSession};
+use nearflash_nvme_tcp::host::{
+    CommandData, HostCompletion, HostConfig, HostSession, RequestingEnd,
+};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secret};
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{
-    CommandData, CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing, Status,
-    TaskCompletion, TaskId,
+    CommandData, CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing,
+    RequestingEnd, Status, TaskCompletion, TaskId,
 };
 use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};

@@ -1,7 +1,6 @@
 //! The bytes of one connection, in both directions between link and session, for every protocol.
 
-use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Receiving};
+use nearflash_session::{Receiving, RequestingEnd};
 use nearflash_shard::{Received, Sent};
 
 use crate::memory::{Memory, gather};
@@ -27,22 +26,9 @@ pub(crate) enum Trouble {
     Broken(String),
 }
 
-/// Operations that every protocol's end of a connection has.
-pub(crate) trait Spoken {
-    fn receiving(&self) -> Receiving;
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble>;
-    fn handle_payload(&mut self, bytes: &[u8]);
-    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_>;
-    fn output_len(&self) -> usize;
-    fn advance_output(&mut self, sent: usize);
-    fn is_closing(&self) -> bool;
-
-    /// The part of a buffer that the session must see before it is sent; `None` for most sessions.
-    fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
-        None
-    }
-
-    fn provide_payload(&mut self, _bytes: &[u8]) {}
+/// The requesting end of a protocol, and its errors as the simulator judges them.
+pub(crate) trait Spoken: RequestingEnd {
+    fn trouble_of(error: Self::PeerError) -> Trouble;
 }
 
 /// A connection's session, its memory, and its link.
@@ -70,8 +56,8 @@ impl<S: Spoken> Line<'_, S> {
             if !is_deaf && self.receive(outside) == Fate::Lost {
                 return Fate::Lost;
             }
-            while let Some((buffer, offset, len)) = self.session.wants_payload() {
-                let bytes = self.memory.bytes(buffer)[offset..offset + len].to_vec();
+            while let Some(part) = self.session.wants_payload() {
+                let bytes = self.memory.bytes(part.buffer)[part.offset..][..part.len].to_vec();
                 self.session.provide_payload(&bytes);
             }
             if self.send(outside) == Fate::Lost || self.session.is_closing() {
@@ -125,7 +111,7 @@ impl<S: Spoken> Line<'_, S> {
             match self.session.receiving() {
                 Receiving::Paused => break,
                 Receiving::Bytes => {
-                    let taken = self.session.handle_input(rest)?;
+                    let taken = self.session.handle_input(rest).map_err(S::trouble_of)?;
                     rest = &rest[taken..];
                 }
                 Receiving::Payload { buffer, offset, len } => {

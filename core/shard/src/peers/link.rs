@@ -9,6 +9,7 @@ use nearflash_direct::client::{ClientEvent, ClientSession, RequestTag, VolumeHan
 use nearflash_direct::wire::HEADER_LEN;
 use nearflash_direct::{Receiving, Status};
 use nearflash_request::Outcome;
+use nearflash_session::RequestingEnd;
 use nearflash_units::{Nanos, index};
 
 use super::pending::Pending;

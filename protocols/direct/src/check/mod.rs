@@ -4,12 +4,12 @@
 //! as a driver, so they are also the shortest examples of one.
 
 mod client;
+mod driver;
 mod pair;
 mod seal;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-pub(crate) mod volume;
 
 pub use client::check_client_never_panics;
 pub use pair::{PairScenario, check_pair};

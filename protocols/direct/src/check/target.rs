@@ -1,26 +1,25 @@
 //! Invalid messages from a client, sent to a target session.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_request::{Payload, Request};
+use nearflash_request::{Operation, Outcome, Request, VolumeId};
 use nearflash_session::Receiving;
+use nearflash_session::check::{Serving, Volume, in_parts};
 use nearflash_units::{BlockSize, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::volume::{VOLUME, Volume};
-use super::{NOW, range};
+use super::NOW;
+use super::driver::{take_demands, take_entry, take_ring_output};
 use crate::Digests;
 use crate::Face;
 use crate::digest::digest;
-use crate::error::PeerError;
 use crate::proof::client_proof;
 use crate::secret::Secret;
 use crate::segments;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, Revoked, RingOutput, ServingEnd,
-    SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Revoked, ServingEnd, SessionConfig,
+    TargetSession,
 };
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
@@ -28,9 +27,10 @@ use crate::wire::{
     HelloRequest, IDENTITY_LEN, Opcode, RequestHeader, RevokeRequest, Rights, Run, SALT_LEN,
     SEAL_GOOD_MAX, SealKey, SealTerms, VERSION,
 };
-use nearflash_session::check::Memory;
 
-/// The only volume of these checks.
+/// The number of the only volume.
+pub(crate) const VOLUME: VolumeId = VolumeId(7);
+/// Its name.
 pub const NAME: &str = "data";
 pub(crate) const KEY: &str = "check";
 /// Its epoch.
@@ -76,22 +76,38 @@ impl Stand {
     }
 }
 
-/// A session, its buffers, a volume, and a record of its actions.
+/// A session, a volume, and a record of its actions.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) target: TargetSession,
+    pub(crate) end: Serving<TargetSession>,
     /// The seals that are void.
     pub(crate) revoked: Revoked,
-    pub(crate) memory: Memory,
     volume: Volume,
-    pub(crate) requests: VecDeque<Request>,
+    pub(crate) requests: Vec<Request>,
     /// All that the session has sent.
     pub(crate) sent: Vec<u8>,
     /// The entries that it has put into the completion ring.
     pub(crate) entries: Vec<[u8; HEADER_LEN]>,
-    pub(crate) error: Option<PeerError>,
     /// The demands that it has made.
     pub(crate) demanded: Vec<String>,
+}
+
+/// A volume that does what direct requests ask for.
+pub(super) fn volume(len: usize, block_size: BlockSize) -> Volume {
+    Volume::new(len, block_size, |operation| {
+        matches!(
+            operation,
+            Operation::Read
+                | Operation::ReadInto { .. }
+                | Operation::Write { .. }
+                | Operation::WriteBytes { .. }
+                | Operation::WriteZeroes { .. }
+                | Operation::Deallocate { .. }
+                | Operation::CompareAndSwap { .. }
+                | Operation::FetchAdd { .. }
+                | Operation::Flush
+        )
+    })
 }
 
 /// The exports of the node in these checks.
@@ -167,14 +183,12 @@ impl Bench {
     pub(crate) fn with(config: SessionConfig, exports: Arc<Exports>) -> Self {
         let len = usize::try_from(VOLUME_LEN).expect("a small volume");
         Self {
-            target: TargetSession::new(config, exports, Nanos(0)),
+            end: Serving::new(TargetSession::new(config, exports, Nanos(0))),
             revoked: Revoked::new(SALT),
-            memory: Memory::default(),
-            volume: Volume::new(len, BlockSize::B512),
-            requests: VecDeque::new(),
+            volume: volume(len, BlockSize::B512),
+            requests: Vec::new(),
             sent: Vec::new(),
             entries: Vec::new(),
-            error: None,
             demanded: Vec::new(),
         }
     }
@@ -192,7 +206,7 @@ impl Bench {
             self.feed(&message(Opcode::PROVE, RequestHeader::default(), &proof, stand.digests));
         }
         self.take_demands();
-        assert!(self.target.is_ready(), "a sound client is let in: {:?}", self.error);
+        assert!(self.end.session.is_ready(), "a sound client is let in: {:?}", self.end.error);
         let header = RequestHeader { volume: U16::new(0xFFFF), ..RequestHeader::default() };
         self.feed(&message(Opcode::OPEN, header, NAME.as_bytes(), stand.digests));
         self.send();
@@ -205,7 +219,7 @@ impl Bench {
             let header = RequestHeader::default();
             self.feed(&message(Opcode::ATTACH, header, request.as_bytes(), stand.digests));
             self.settle();
-            assert!(self.target.takes_entries(), "rings are attached");
+            assert!(self.end.session.takes_entries(), "rings are attached");
         }
         self.sent.clear();
         self.demanded.clear();
@@ -213,142 +227,60 @@ impl Bench {
 
     /// Passes all of `bytes`, unless the session fails or ends, and meets its demands.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.error.is_none() {
-            let taken = match self.target.receiving() {
-                Receiving::Bytes => match self.target.handle_input(bytes) {
-                    Ok(taken) => taken,
-                    Err(error) => {
-                        assert!(self.target.is_closing(), "an error ends the session");
-                        self.error = Some(error);
-                        return;
-                    }
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let part = &bytes[..len.min(bytes.len())];
-                    self.memory.bytes_mut(buffer)[offset..offset + part.len()]
-                        .copy_from_slice(part);
-                    self.target.handle_payload(part);
-                    part.len()
-                }
-                Receiving::Paused if self.unpause() => 0,
-                Receiving::Paused => return,
-            };
-            bytes = &bytes[taken..];
+        while !bytes.is_empty() {
+            match self.end.receive(bytes) {
+                Some(taken) => bytes = &bytes[taken..],
+                None if self.end.error.is_none() && self.unpause() => {}
+                None => return,
+            }
         }
     }
 
     /// Whether a paused session continues.
     fn unpause(&mut self) -> bool {
-        self.provide_buffers();
-        if self.target.receiving() == Receiving::Paused {
+        while self.end.provide_buffer() {}
+        if self.end.session.receiving() == Receiving::Paused {
             self.send();
         }
-        if self.target.receiving() == Receiving::Paused {
+        if self.end.session.receiving() == Receiving::Paused {
             self.take_demands();
         }
-        self.target.receiving() != Receiving::Paused
-    }
-
-    fn provide_buffers(&mut self) {
-        while let Some(len) = self.target.wants_buffer() {
-            let buffer = self.memory.take(len.to_usize());
-            self.target.provide_buffer(buffer);
-        }
+        self.end.session.receiving() != Receiving::Paused
     }
 
     /// An entry of the submission ring.
     pub(crate) fn feed_entry(&mut self, entry: &[u8; HEADER_LEN]) {
-        if !self.target.takes_entries() {
-            return;
-        }
-        let area = &self.memory.area;
-        let mut copy_in = |offset: u64, bytes: &mut [u8]| {
-            let at = usize::try_from(offset).expect("within the area");
-            bytes.copy_from_slice(&area[at..at + bytes.len()]);
-        };
-        if let Err(error) = self.target.handle_entry(entry, &mut copy_in) {
-            assert!(self.target.is_closing(), "an error ends the session");
-            self.error = Some(error);
+        if self.end.session.takes_entries() {
+            take_entry(&mut self.end, entry);
         }
     }
 
     /// Takes what the session wants done.
     pub(crate) fn take_demands(&mut self) {
-        self.provide_buffers();
-        while let Some(demand) = self.target.poll_demand() {
-            self.demanded.push(format!("{demand:?}"));
-            match demand {
-                Demand::Refused(_) => {}
-                Demand::Request(request) => self.requests.push_back(request),
-                Demand::Claim(_) => self.target.handle_claimed(),
-                Demand::Seals => {
-                    if let Err(error) = self.target.handle_seals(&mut self.revoked, NOW) {
-                        self.error = Some(error);
-                    }
-                }
-                Demand::Revoke(demand) => {
-                    self.revoked.revoke(&demand.revocation, NOW);
-                    self.target.revoke(&demand.revocation);
-                    self.target.handle_revoked(demand.number, Ok(()));
-                }
-                // The owner of the files repeats the message.
-                Demand::Files(demand) => {
-                    self.target.handle_files(demand.number, Ok(&demand.payload));
-                }
-                Demand::Attach(attach) => {
-                    let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
-                    let made = len.map(|len| self.memory.area = vec![0xEE; len]);
-                    self.target.handle_attached(made.ok_or(crate::Status::INVALID_FIELD));
-                }
-                Demand::Lend(demand) => {
-                    assert!(range(demand.place).end <= self.memory.area.len(), "within the area");
-                    let buffer = self.memory.lend(range(demand.place));
-                    self.requests.push_back(demand.into_request(buffer));
-                }
-                Demand::CopyIn(demand) => {
-                    let bytes = self.memory.area[range(demand.place)].to_vec();
-                    self.memory.bytes_mut(demand.buffer)[demand.offset..][..bytes.len()]
-                        .copy_from_slice(&bytes);
-                    self.requests.push_back(demand.request);
-                }
-            }
+        let Self { end, revoked, requests, demanded, .. } = self;
+        while end.provide_buffer() {}
+        let mut show = |demand: &Demand| demanded.push(format!("{demand:?}"));
+        while let Some(attach) = take_demands(end, revoked, requests, &mut show) {
+            let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
+            let made = len.map(|len| end.memory.area = vec![0xEE; len]);
+            end.session.handle_attached(made.ok_or(crate::Status::INVALID_FIELD));
         }
     }
 
     /// Answers the oldest request.
     pub(crate) fn answer_one(&mut self) {
-        let Some(request) = self.requests.pop_front() else { return };
-        let done = self.volume.answer(request, &mut self.memory);
-        let bytes = match done.payload {
-            Payload::Buffer(buffer) if self.target.wants_payload_bytes() => {
-                self.memory.bytes(buffer)
-            }
-            _ => &[],
-        };
-        self.target.handle_completion(done, bytes);
+        if !self.requests.is_empty() {
+            let request = self.requests.remove(0);
+            let done = self.volume.complete(request, &mut self.end.memory);
+            assert_ne!(done.outcome, Outcome::OutOfRange, "the session has checked the range");
+            self.end.handle_completion(done);
+        }
     }
 
     /// Sends all that the session has to say.
     pub(crate) fn send(&mut self) {
-        let mut stream = Vec::new();
-        self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
-        assert_eq!(stream.len(), self.target.output_len());
-        let memory = &mut self.memory;
-        self.target.advance_output(stream.len(), &mut |buffer| memory.give_back(buffer));
-        self.sent.extend_from_slice(&stream);
-        while let Some(output) = self.target.poll_ring() {
-            match output {
-                RingOutput::Copy { buffer, offset, place } => {
-                    let place = range(place);
-                    let bytes = self.memory.bytes(buffer)[offset..][..place.len()].to_vec();
-                    self.memory.area[place].copy_from_slice(&bytes);
-                    self.memory.give_back(buffer);
-                }
-                RingOutput::Release(buffer) => self.memory.give_back(buffer),
-                RingOutput::Zeroes(place) => self.memory.area[range(place)].fill(0),
-                RingOutput::Entry(entry) => self.entries.push(entry),
-            }
-        }
+        self.sent.extend(self.end.take_output(usize::MAX));
+        take_ring_output(&mut self.end, |entry| self.entries.push(entry));
     }
 
     /// Meets all demands, and passes on all answers and output.
@@ -365,14 +297,12 @@ impl Bench {
 
     /// Closes the connection; no buffer may be missing.
     pub(crate) fn end(mut self) {
-        let memory = &mut self.memory;
-        self.target.release_all(&mut |buffer| memory.give_back(buffer));
+        let Serving { session, memory, .. } = &mut self.end;
+        session.release_all(&mut |buffer| memory.give_back(buffer));
         while !self.requests.is_empty() {
             self.answer_one();
         }
-        let memory = &mut self.memory;
-        self.target.release_all(&mut |buffer| memory.give_back(buffer));
-        assert_eq!(self.memory.taken(), 0, "every buffer is given back");
+        self.end.end([], &mut self.volume);
     }
 }
 
@@ -579,7 +509,7 @@ pub fn check_target_never_panics(input: &[u8]) {
         }
         if number % 5 == 4 {
             let epoch = EPOCH + u32::from(number % 2 == 0);
-            bench.target.set_exports(Arc::new(exports_for(stand, epoch)));
+            bench.end.session.set_exports(Arc::new(exports_for(stand, epoch)));
         }
     }
     bench.end();
@@ -591,20 +521,13 @@ pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u
     let mut whole = Bench::new(stand);
     whole.feed(stream);
     let mut parts = Bench::new(stand);
-    let mut rest = stream;
-    let mut cuts = cuts.iter().cycle();
-    while !rest.is_empty() {
-        let len = cuts.next().map_or(rest.len(), |cut| usize::from(*cut) + 1);
-        let (part, after) = rest.split_at(len.min(rest.len()));
-        parts.feed(part);
-        rest = after;
-    }
-    assert_eq!(whole.error, parts.error);
+    in_parts(stream, cuts, |part| parts.feed(part));
+    assert_eq!(whole.end.error, parts.end.error);
     whole.settle();
     parts.settle();
     assert_eq!(whole.demanded, parts.demanded);
     assert!(whole.sent == parts.sent, "the same is said");
-    assert!(whole.volume.bytes == parts.volume.bytes, "the same is done");
+    assert!(whole.volume.bytes() == parts.volume.bytes(), "the same is done");
     whole.end();
     parts.end();
 }

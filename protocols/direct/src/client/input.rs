@@ -1,7 +1,7 @@
 //! From bytes to completions: the loop over received bytes, and the messages that each state
 //! allows.
 
-use nearflash_session::{Data, Head, Receiving, offset};
+use nearflash_session::{Head, RequestingEnd, offset};
 
 use super::{ClientSession, State};
 use crate::error::PeerError;
@@ -26,38 +26,8 @@ pub(super) enum Sink {
 }
 
 impl ClientSession {
-    /// The destination of the next bytes of the stream.
     #[inline]
-    pub fn receiving(&self) -> Receiving {
-        if self.is_closing() {
-            return Receiving::Paused;
-        }
-        let left = self.stream.body.data_left();
-        match self.sink {
-            Sink::Read { tag, at, .. } if left > 0 => {
-                let Data::Incoming(buffer) = self.posted[tag].data else {
-                    panic!("a read has a buffer")
-                };
-                let offset = self.posted[tag].answer.buffer_offset + at;
-                Receiving::Payload { buffer, offset, len: left }
-            }
-            _ => Receiving::Bytes,
-        }
-    }
-
-    /// Takes bytes of the stream: all headers and small payload in them. Returns the number of
-    /// consumed bytes. It stops where payload begins. The outcome does not depend on how the stream
-    /// is split.
-    ///
-    /// # Errors
-    /// When the node violated the protocol or ended the connection: the session is closing.
-    #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        self.take_input(bytes).map_err(|error| self.terminate(error))
-    }
-
-    #[inline]
-    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+    pub(super) fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
         loop {
             if !self.stream.body.is_over() && !self.consume_payload(&mut rest)? {
@@ -73,24 +43,6 @@ impl ClientSession {
             }
         }
         Ok(bytes.len() - rest.len())
-    }
-
-    /// Records that payload was received into the buffer that [`Self::receiving`] named; `bytes` is
-    /// a view of it.
-    ///
-    /// # Panics
-    /// When this many bytes were not expected.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        self.stream.body.count_data(bytes);
-        let Sink::Read { tag, at, is_last } = &mut self.sink else {
-            panic!("payload comes only when awaited")
-        };
-        *at += bytes.len();
-        let (tag, is_last) = (*tag, *is_last);
-        if self.stream.body.is_over() {
-            self.end_part(tag, is_last);
-        }
     }
 
     #[inline]

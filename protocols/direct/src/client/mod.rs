@@ -19,6 +19,7 @@
 
 mod answers;
 mod config;
+mod end;
 mod handshake;
 mod input;
 mod operation;
@@ -31,12 +32,13 @@ mod volumes;
 
 use std::collections::VecDeque;
 
-use nearflash_session::{Chunk, Output, Posted};
+use nearflash_session::{Output, Posted};
 
 pub use config::{
     Agreed, ClientCompletion, ClientConfig, ClientEvent, GrantedKey, RequestTag, SubmitError,
     VolumeHandle, VolumeInfo,
 };
+pub use nearflash_session::RequestingEnd;
 pub use operation::ClientOperation;
 pub use seals::Void;
 
@@ -193,27 +195,6 @@ impl ClientSession {
         self.posted.unanswered().map(RequestTag::of)
     }
 
-    /// The chunks to send, in stream order, from where the last send stopped.
-    #[inline]
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// The number of bytes left to send.
-    pub fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Records that the first `sent` bytes of [`Self::output`] were sent.
-    ///
-    /// # Panics
-    /// When more was sent than there is.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize) {
-        self.output.advance(sent, &mut |_| {});
-        self.posted.sent(self.output.position());
-    }
-
     /// Asks whether the node is alive. [`ClientEvent::Pong`] reports the answer.
     ///
     /// # Errors
@@ -252,11 +233,6 @@ impl ClientSession {
             None => self.state = State::Closing,
         }
         error
-    }
-
-    /// Whether the connection is ending: the driver closes it once the output is sent.
-    pub const fn is_closing(&self) -> bool {
-        matches!(self.state, State::Closing)
     }
 
     fn end(&mut self, status: Status) {

@@ -1,7 +1,7 @@
 //! A session against a node that is written here byte by byte.
 
 use nearflash_request::BufferId;
-use nearflash_session::Receiving;
+use nearflash_session::{Chunk, Receiving};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 

@@ -23,10 +23,9 @@ use super::*;
 use crate::Digests;
 use crate::Secret;
 use crate::check::target::{
-    Bench, CREDITS, EPOCH, KEY, LEN_MAX, NAME, Stand, VOLUME_LEN, config, exports, hello, message,
-    secret,
+    Bench, CREDITS, EPOCH, KEY, LEN_MAX, NAME, Stand, VOLUME, VOLUME_LEN, config, exports, hello,
+    message, secret,
 };
-use crate::check::volume::VOLUME;
 use crate::proof::{client_proof, node_proof};
 use crate::wire::{
     AnswerHeader, AttachRequest, DIGEST_LEN_MAX, DigestRequest, Features, HEADER_LEN, HelloAnswer,
@@ -109,21 +108,21 @@ impl Bench {
 
     /// The last words of a session that has ended.
     fn goodbye(&mut self) -> (Status, u32, u64) {
-        assert!(self.target.is_closing(), "the session has ended");
+        assert!(self.end.session.is_closing(), "the session has ended");
         let (header, _) = self.answer();
         assert_eq!(header.opcode, Opcode::GOODBYE.answer().0);
         (header.status(), header.tag.get(), header.value.get())
     }
 
     fn fail_one(&mut self, outcome: Outcome) {
-        let request = self.requests.pop_front().unwrap();
+        let request = self.requests.remove(0);
         if let Operation::Write { payload, .. } | Operation::WriteBytes { payload, .. } =
             request.operation
         {
-            self.memory.give_back(payload);
+            self.end.memory.give_back(payload);
         }
         let done = Completion { tag: request.tag, outcome, payload: Payload::None };
-        self.target.handle_completion(done, &[]);
+        self.end.session.handle_completion(done, &[]);
     }
 }
 

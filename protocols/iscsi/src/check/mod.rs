@@ -12,7 +12,6 @@ mod streams;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-pub(crate) mod volume;
 
 pub use initiator::check_initiator_never_panics;
 pub use login::{check_initiator_login_never_panics, check_login_never_panics};

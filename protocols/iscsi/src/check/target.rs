@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use nearflash_request::{
-    Attention, Change, ChangeKind, ChangeResult, Payload, Report, Request, Support, Tag, VolumeId,
+    Attention, Change, ChangeKind, ChangeResult, Operation, Report, Request, Support, Tag, VolumeId,
 };
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
+use nearflash_session::Origin;
+use nearflash_session::check::{Serving, Volume};
 use nearflash_session::digest::digest;
-use nearflash_session::{Origin, Receiving};
-use nearflash_units::{Blocks, Nanos};
+use nearflash_units::{BlockSize, Blocks, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
 
-use super::volume::{BLOCK_SIZE, Volume};
 use crate::Digests;
 use crate::error::PeerError;
 use crate::login::LoginDemand;
@@ -24,7 +24,6 @@ use crate::serving::{
     Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, ServingEnd,
     SessionConfig, TargetSession,
 };
-use nearflash_session::check::Memory;
 
 /// The target that checks are made with.
 pub const TARGET: &str = "iqn.2026-11.io.nearflash:check";
@@ -69,15 +68,13 @@ pub struct Setup {
     pub keys: &'static str,
 }
 
-/// A session, its buffers and its output.
+/// A session and its demands.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) target: TargetSession,
+    pub(crate) end: Serving<TargetSession>,
     pub(crate) portal: Portal,
-    pub(crate) memory: Memory,
     pub(crate) volume: Volume,
     pub(crate) demands: Vec<Demand>,
-    pub(crate) error: Option<PeerError>,
     pub(crate) digests: Digests,
     /// Whether buffers are given as soon as they are wanted, instead of only when the session
     /// stands still.
@@ -88,13 +85,24 @@ pub(crate) struct Bench {
     pub(crate) report: Report,
 }
 
+/// A volume that does what SCSI commands ask for.
+pub(super) fn volume(blocks: usize) -> Volume {
+    Volume::new(blocks * 512, BlockSize::B512, |operation| match operation {
+        Operation::WriteBytes { skip, .. } => *skip == 0,
+        Operation::ReadInto { .. }
+        | Operation::CompareAndSwap { .. }
+        | Operation::FetchAdd { .. } => false,
+        _ => true,
+    })
+}
+
 pub(crate) fn unit(lun: u16) -> LogicalUnit {
     LogicalUnit {
         lun,
         volume: VolumeId(u32::from(lun) + 7),
         uuid: [u8::try_from(lun).expect("few units"); 16],
         name: format!("check-{lun}"),
-        block_size: BLOCK_SIZE,
+        block_size: BlockSize::B512,
         blocks: Blocks(VOLUME_BLOCKS),
         volatile_cache: true,
         provisioning: Provisioning::Thin,
@@ -180,14 +188,11 @@ impl Bench {
         let wish = |is| if is { DigestWish::PreferCrc } else { DigestWish::PreferNone };
         config.offer.header_digest = wish(setup.header_digest);
         config.offer.data_digest = wish(setup.data_digest);
-        let len = usize::try_from(VOLUME_BLOCKS).expect("small") * 512;
         let mut bench = Self {
-            target: TargetSession::new(config, Arc::new(exports), local, Nanos(0)),
+            end: Serving::new(TargetSession::new(config, Arc::new(exports), local, Nanos(0))),
             portal: portal(),
-            memory: Memory::default(),
-            volume: Volume::new(len),
+            volume: volume(usize::try_from(VOLUME_BLOCKS).expect("small")),
             demands: Vec::new(),
-            error: None,
             digests: Digests::NONE,
             is_generous: true,
             has_buffers: true,
@@ -201,7 +206,7 @@ impl Bench {
         match stage {
             Stage::Login => return,
             Stage::Closing => {
-                self.target.terminate(PeerError::ShuttingDown);
+                self.end.session.terminate(PeerError::ShuttingDown);
                 return;
             }
             Stage::Granting | Stage::FullFeature | Stage::Discovery => {}
@@ -211,7 +216,7 @@ impl Bench {
             self.grant();
             self.digests = Digests { header: setup.header_digest, data: setup.data_digest };
         }
-        assert_eq!(self.error, None, "the login is sound");
+        assert_eq!(self.end.error, None, "the login is sound");
         self.drain_output();
     }
 
@@ -227,7 +232,7 @@ impl Bench {
             attentions.withdraw_all(Attention::PowerOn);
             attentions.withdraw_all(Attention::NexusLoss);
         }
-        self.target.handle_login(granted);
+        self.end.session.handle_login(granted);
     }
 
     /// A PDU of the full feature phase, with its digests.
@@ -239,51 +244,29 @@ impl Bench {
 
     /// Feeds `bytes` until the session fails or pauses.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while self.error.is_none() {
-            let taken = match self.target.receiving() {
-                Receiving::Paused if self.target.stands_still() => {
-                    if self.has_buffers {
-                        self.provide_buffer();
-                    } else if !self.target.give_way() {
-                        break;
-                    }
-                    continue;
-                }
-                Receiving::Paused => break,
-                _ if bytes.is_empty() => break,
-                Receiving::Bytes => match self.target.handle_input(bytes) {
-                    Ok(taken) => taken,
-                    Err(error) => {
-                        assert!(self.target.is_closing(), "an error ends the session");
-                        self.error = Some(error);
-                        0
-                    }
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let part = &bytes[..len.min(bytes.len())];
-                    let place = offset..offset + part.len();
-                    self.memory.bytes_mut(buffer)[place].copy_from_slice(part);
-                    self.target.handle_payload(part);
-                    part.len()
-                }
-            };
-            bytes = &bytes[taken..];
+        loop {
+            match self.end.receive(bytes) {
+                Some(_) if bytes.is_empty() => break,
+                Some(taken) => bytes = &bytes[taken..],
+                None if self.goes_on() => continue,
+                None => break,
+            }
             self.take_demands();
         }
-        while self.is_generous && self.has_buffers && self.target.wants_buffer().is_some() {
-            self.provide_buffer();
-        }
+        while self.is_generous && self.has_buffers && self.end.provide_buffer() {}
         self.take_demands();
     }
 
-    fn provide_buffer(&mut self) {
-        let len = self.target.wants_buffer().expect("a buffer is wanted");
-        let buffer = self.memory.take(len.to_usize());
-        self.target.provide_buffer(buffer);
+    /// Whether a paused session can continue, with a buffer or without.
+    fn goes_on(&mut self) -> bool {
+        if !self.end.session.stands_still() {
+            return false;
+        }
+        if self.has_buffers { self.end.provide_buffer() } else { self.end.session.give_way() }
     }
 
     pub(crate) fn take_demands(&mut self) {
-        while let Some(demand) = self.target.poll_demand() {
+        while let Some(demand) = self.end.session.poll_demand() {
             self.demands.push(demand);
         }
     }
@@ -297,24 +280,17 @@ impl Bench {
                     Demand::Change(tag, change) => self.answer_change(tag, &change),
                     Demand::Login(demand) => {
                         let granted = admit(&mut self.portal, &demand);
-                        self.target.handle_login(granted);
+                        self.end.session.handle_login(granted);
                     }
                 }
             }
-            while self.is_generous && self.target.wants_buffer().is_some() {
-                self.provide_buffer();
-            }
+            while self.is_generous && self.end.provide_buffer() {}
             self.take_demands();
         }
     }
 
     pub(crate) fn answer(&mut self, request: Request) {
-        let done = self.volume.complete(request, &mut self.memory);
-        let bytes = match done.payload {
-            Payload::Buffer(buffer) => self.memory.bytes(buffer),
-            _ => &[],
-        };
-        self.target.handle_completion(done, bytes);
+        self.end.complete(request, &mut self.volume);
     }
 
     fn answer_change(&mut self, tag: Tag, change: &Change) {
@@ -323,31 +299,21 @@ impl Bench {
             ChangeKind::Reserve { key: 13, .. } => ChangeResult::Conflict,
             _ => ChangeResult::Done,
         };
-        self.target.handle_change(tag, &result);
+        self.end.session.handle_change(tag, &result);
     }
 
     /// All that the session has to send.
     pub(crate) fn drain_output(&mut self) -> Vec<u8> {
-        let mut stream = Vec::new();
-        self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
-        let memory = &mut self.memory;
-        self.target.advance_output(stream.len(), &mut |buffer| memory.give_back(buffer));
-        stream
+        self.end.take_output(usize::MAX)
     }
 
     /// Ends the connection, and checks that no buffer is missing.
     pub(crate) fn end(mut self) {
-        let memory = &mut self.memory;
-        self.target.release_all(&mut |buffer| memory.give_back(buffer));
-        for demand in std::mem::take(&mut self.demands) {
-            if let Demand::Request(request) = demand {
-                let done = self.volume.complete(request, &mut self.memory);
-                if let Payload::Buffer(buffer) = done.payload {
-                    self.memory.give_back(buffer);
-                }
-            }
-        }
-        assert_eq!(self.memory.taken(), 0, "every buffer comes back");
+        let requests = self.demands.into_iter().filter_map(|demand| match demand {
+            Demand::Request(request) => Some(request),
+            _ => None,
+        });
+        self.end.end(requests, &mut self.volume);
     }
 }
 
@@ -381,11 +347,11 @@ pub fn check_target_never_panics(stage: Stage, setup: Setup, stream: &[u8], part
             bench.drain_output();
         }
         let now = Nanos::from_secs(u64::try_from(turn).expect("few turns"));
-        let _ = bench.target.handle_timeout(now);
-        assert!(bench.target.commands_in_flight() <= 64, "memory is bounded by the window");
+        let _ = bench.end.session.handle_timeout(now);
+        assert!(bench.end.session.commands_in_flight() <= 64, "memory is bounded by the window");
     }
-    let is_over = bench.error.is_some();
-    assert!(!is_over || bench.target.is_closing());
+    let is_over = bench.end.error.is_some();
+    assert!(!is_over || bench.end.session.is_closing());
     bench.end();
 }
 
@@ -399,7 +365,7 @@ pub fn check_segmentation_does_not_matter(setup: Setup, stream: &[u8], part_len:
         bench.is_generous = true;
         bench.feed(&[]);
         bench.answer_all();
-        let (said, error) = (bench.drain_output(), bench.error);
+        let (said, error) = (bench.drain_output(), bench.end.error);
         bench.end();
         (said, error)
     };

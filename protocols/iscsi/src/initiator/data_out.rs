@@ -124,18 +124,15 @@ impl InitiatorSession {
         });
     }
 
-    /// The bytes that need a digest before they can be sent, oldest first. Only with data digests.
+    /// The payload that waits for its digest, oldest first.
     #[inline]
-    pub fn wants_payload(&self) -> Option<PayloadPart> {
+    pub(super) fn pending_payload(&self) -> Option<PayloadPart> {
         let PendingPart { buffer, part, .. } = *self.parts.front()?;
         Some(PayloadPart { buffer, offset: length(part.offset), len: length(part.len) })
     }
 
-    /// The bytes that [`Self::wants_payload`] named.
-    ///
-    /// # Panics
-    /// When no bytes were named, or `bytes` has another length.
-    pub fn provide_payload(&mut self, bytes: &[u8]) {
+    /// Queues the payload of [`Self::pending_payload`].
+    pub(super) fn push_pending(&mut self, bytes: &[u8]) {
         let PendingPart { id, buffer, part } =
             self.parts.pop_front().expect("payload is provided only when it is wanted");
         assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");

@@ -1,85 +1,15 @@
 //! From bytes to completions: the loop over received bytes, and the PDUs that each state allows.
 
-use nearflash_session::{Data, Head, Receiving};
+use nearflash_session::Data;
 
-use super::{EVENTS_MAX, InitiatorSession, PARTS_MAX, Sink, State, TaskId};
+use super::{EVENTS_MAX, InitiatorSession, PARTS_MAX, RequestingEnd, Sink, State, TaskId};
 use crate::error::PeerError;
-use crate::framer::basic_header;
-use crate::length;
 use crate::pdu::{BasicHeader, HEADER_LEN, Opcode};
 use zerocopy::FromBytes;
 
 impl InitiatorSession {
-    /// The destination of the next bytes of the stream.
     #[inline]
-    pub fn receiving(&self) -> Receiving {
-        if self.framer.body.is_over() {
-            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
-        }
-        if self.is_closing() {
-            return Receiving::Paused;
-        }
-        let Sink::Task { id, .. } = self.sink else { return Receiving::Bytes };
-        let slot = &self.posted[id.0];
-        match (&slot.data, self.framer.body.data_left()) {
-            (_, 0) => Receiving::Bytes,
-            (Data::Incoming(buffer), len) => {
-                Receiving::Payload { buffer: *buffer, offset: length(slot.moved), len }
-            }
-            _ => Receiving::Bytes,
-        }
-    }
-
-    /// Takes bytes of the stream: all headers and small data in them. Returns the number of
-    /// consumed bytes. It stops where payload begins and where [`Self::receiving`] returns a pause.
-    /// The outcome does not depend on how the stream is split.
-    ///
-    /// # Errors
-    /// When the target violated the protocol or ended the connection: the session is closing.
-    #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let mut rest = bytes;
-        loop {
-            if !self.framer.body.is_over() && !self.consume_body(&mut rest)? {
-                break;
-            }
-            if self.is_paused() {
-                break;
-            }
-            let head = match self.framer.take_head(&mut rest) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(error) => return Err(self.fail(error)),
-            };
-            match head {
-                Head::InPlace(head) => self.dispatch(basic_header(head))?,
-                Head::Gathered => self.dispatch(basic_header(&self.framer.gathered()))?,
-            }
-        }
-        Ok(bytes.len() - rest.len())
-    }
-
-    /// Records that payload was received into the buffer that [`Self::receiving`] named; `bytes` is
-    /// a view of it.
-    ///
-    /// # Panics
-    /// When this many bytes were not expected.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        let Sink::Task { id, completes } = self.sink else {
-            unreachable!("payload comes only when awaited")
-        };
-        debug_assert!(matches!(self.posted[id.0].data, Data::Incoming(_)), "not for a buffer");
-        self.framer.body.count_data(bytes);
-        self.count_received(id, bytes.len());
-        if self.framer.body.is_over() {
-            self.sink = Sink::Skipped;
-            self.end_data(id, completes);
-        }
-    }
-
-    #[inline]
-    fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.output.part_count() > PARTS_MAX
             || self.parts.len() > PARTS_MAX
             || self.errands.events.len() > EVENTS_MAX
@@ -87,7 +17,7 @@ impl InitiatorSession {
     }
 
     #[inline]
-    fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+    pub(super) fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         self.sink = Sink::Skipped;
         let header = BasicHeader::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = header.opcode.opcode();
@@ -132,7 +62,7 @@ impl InitiatorSession {
 
     /// Consumes the PDU's body in `rest`. Returns `false` if more is needed, or it is payload.
     #[inline]
-    fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
+    pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         if self.framer.body.data_left() > 0 {
             match self.sink {
                 Sink::Skipped => {
@@ -157,7 +87,7 @@ impl InitiatorSession {
     }
 
     #[inline]
-    fn count_received(&mut self, id: TaskId, len: usize) {
+    pub(super) fn count_received(&mut self, id: TaskId, len: usize) {
         let len = u32::try_from(len).expect("a PDU has less than 4 GiB of data");
         self.posted[id.0].moved += len;
     }

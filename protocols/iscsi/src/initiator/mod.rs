@@ -25,6 +25,7 @@ mod config;
 mod control;
 mod data_out;
 mod discovery;
+mod end;
 mod input;
 mod sense;
 mod submit;
@@ -35,15 +36,14 @@ mod window;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Output, Posted};
+use nearflash_session::{Output, Posted};
 
 pub use config::{
     Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskId,
 };
 pub use control::Managing;
 pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
-pub use nearflash_session::CommandData;
+pub use nearflash_session::{CommandData, RequestingEnd};
 pub use sense::Sense;
 pub use window::CommandWindow;
 
@@ -232,35 +232,10 @@ impl InitiatorSession {
         self.posted.in_flight().map(TaskId)
     }
 
-    /// The data to send, in stream order, from where the last send stopped.
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// The length of [`Self::output`], in bytes.
-    pub const fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Records that the first `sent` bytes of [`Self::output`] were sent.
-    ///
-    /// # Panics
-    /// When more was sent than there is.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize) {
-        self.output.advance(sent, &mut |_: BufferId| {});
-        self.posted.sent(self.output.position());
-    }
-
     /// Ends the connection without a PDU: iSCSI has none for it. [`Self::handle_input`] does so
     /// itself.
     pub fn terminate(&mut self) {
         self.state = State::Closing;
-    }
-
-    /// Whether the connection is ending: the driver closes it once the output is sent.
-    pub const fn is_closing(&self) -> bool {
-        matches!(self.state, State::Closing)
     }
 
     /// The full feature phase begins.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Output, Receiving};
+use nearflash_session::{Chunk, Output, Receiving};
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 

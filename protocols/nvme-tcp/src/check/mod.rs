@@ -10,7 +10,6 @@ mod pair;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-mod volume;
 
 pub use host::check_host_never_panics;
 pub use pair::{PairScenario, check_pair};

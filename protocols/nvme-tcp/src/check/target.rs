@@ -10,24 +10,22 @@ use nearflash_nvme::{
     NamespaceId, NamespaceTable, Nqn, QueueId, SglDescriptor, Status,
 };
 use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Completion, Identity, Nexus, Outcome, Payload, Registrant,
-    Report, Request, ReservationType, Support, VolumeId,
+    Change, ChangeKind, ChangeResult, Completion, Identity, Nexus, Operation, Outcome, Payload,
+    Registrant, Report, Request, ReservationType, Support, VolumeId,
 };
-use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+use nearflash_session::check::{Serving, Volume, in_parts};
+use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, InitPdu, PduFlags, PduType, TermReq,
 };
-use crate::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
-use nearflash_session::Receiving;
-use nearflash_session::check::Memory;
+use crate::serving::{Demand, SessionConfig, TargetSession};
 
-const VOLUME_BLOCKS: u64 = 64;
+const VOLUME_BLOCKS: usize = 64;
 pub(crate) const ENTRIES: u16 = 8;
 
 /// The state of a session before the stream begins.
@@ -75,14 +73,40 @@ pub(crate) fn keys() -> HostKeys {
     HostKeys::new(key, None, policy).expect("only one key")
 }
 
-/// A session, its buffers and its demands.
+/// A volume that does what NVMe commands ask for.
+pub(super) fn volume(blocks: usize) -> Volume {
+    Volume::new(blocks * 512, BlockSize::B512, |operation| {
+        matches!(
+            operation,
+            Operation::Read
+                | Operation::Write { .. }
+                | Operation::WriteZeroes { .. }
+                | Operation::Deallocate { .. }
+                | Operation::Compare { .. }
+                | Operation::CompareAndWrite { .. }
+                | Operation::Flush
+        )
+    })
+}
+
+/// The table of a controller that has this volume as its only namespace.
+pub(super) fn namespaces(blocks: usize) -> Arc<NamespaceTable> {
+    let namespace = NamespaceEntry {
+        volume: VolumeId(7),
+        block_size: BlockSize::B512,
+        blocks: Blocks(u64::try_from(blocks).expect("few blocks")),
+        support: Support::ALL,
+        write_protected: false,
+    };
+    Arc::new(NamespaceTable::new([(NamespaceId(1), namespace)], ByteLen(1 << 20)))
+}
+
+/// A session and its demands.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) target: TargetSession,
-    pub(crate) memory: Memory,
+    pub(crate) end: Serving<TargetSession>,
     volume: Volume,
     pub(crate) demands: Vec<Demand>,
-    pub(crate) error: Option<PeerError>,
     /// The host must authenticate.
     pub(crate) authenticates: bool,
 }
@@ -90,13 +114,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(stage: Stage, digests: Digests, flow_control: bool) -> Self {
         let config = SessionConfig { h2c_data_len_max: 4096, ..SessionConfig::default() };
-        let volume_len = usize::try_from(VOLUME_BLOCKS).expect("small") * 512;
         let mut bench = Self {
-            target: TargetSession::new(config, Nanos(0)),
-            memory: Memory::default(),
-            volume: Volume::new(volume_len),
+            end: Serving::new(TargetSession::new(config, Nanos(0))),
+            volume: volume(VOLUME_BLOCKS),
             demands: Vec::new(),
-            error: None,
             authenticates: false,
         };
         bench.advance_to(stage, digests, flow_control);
@@ -108,7 +129,7 @@ impl Bench {
             return;
         }
         if stage == Stage::Closing {
-            return self.target.terminate(PeerError::Sequence(PduType::IC_REQ));
+            return self.end.session.terminate(PeerError::Sequence(PduType::IC_REQ));
         }
         self.feed(InitPdu::request(DataAlignment(0), digests.into(), 0).as_bytes());
         if stage != Stage::AwaitingConnect {
@@ -120,7 +141,7 @@ impl Bench {
             self.authenticates = stage == Stage::Authenticating;
             self.grant(kind);
         }
-        assert_eq!(self.error, None, "the handshake is sound");
+        assert_eq!(self.end.error, None, "the handshake is sound");
         self.drain_output();
     }
 
@@ -133,15 +154,6 @@ impl Bench {
             panic!("a Connect is handed out")
         };
         let entry = CompletionEntry::new(demand.command.command_id(), Status::SUCCESS);
-        let namespace = NamespaceEntry {
-            volume: VolumeId(7),
-            block_size: BLOCK_SIZE,
-            blocks: Blocks(VOLUME_BLOCKS),
-            support: Support::ALL,
-            write_protected: false,
-        };
-        let namespaces =
-            Arc::new(NamespaceTable::new([(NamespaceId(1), namespace)], ByteLen(1 << 20)));
         let queue = demand.command.as_connect().queue;
         let connected = Connected {
             controller: ControllerId(1),
@@ -149,53 +161,32 @@ impl Bench {
             sq_entries: ENTRIES.into(),
             disable_sq_flow_control: false,
             kind,
-            namespaces,
+            namespaces: namespaces(VOLUME_BLOCKS),
             nexus,
             identity,
             authentication: self.authenticates.then(names),
         };
-        self.target.handle_connected(entry, Some(connected));
+        self.end.session.handle_connected(entry, Some(connected));
     }
 
     /// Feeds all of `bytes`, unless the session fails or pauses. Buffers are provided only when the
     /// session cannot continue without one, so that the outcome does not depend on the time at
     /// which they are provided.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while self.error.is_none() {
-            let taken = match self.target.receiving() {
-                Receiving::Paused => match self.target.wants_buffer() {
-                    Some(len) => {
-                        let buffer = self.memory.take(len.to_usize());
-                        self.target.provide_buffer(buffer);
-                        continue;
-                    }
-                    None => break,
-                },
-                _ if bytes.is_empty() => break,
-                Receiving::Bytes => match self.target.handle_input(bytes) {
-                    Ok(taken) => taken,
-                    Err(error) => {
-                        assert!(self.target.is_closing(), "an error ends the session");
-                        self.error = Some(error);
-                        0
-                    }
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let part = &bytes[..len.min(bytes.len())];
-                    let place = offset..offset + part.len();
-                    self.memory.bytes_mut(buffer)[place].copy_from_slice(part);
-                    self.target.handle_payload(part);
-                    part.len()
-                }
-            };
-            bytes = &bytes[taken..];
+        loop {
+            match self.end.receive(bytes) {
+                Some(_) if bytes.is_empty() => break,
+                Some(taken) => bytes = &bytes[taken..],
+                None if self.end.provide_buffer() => {}
+                None => break,
+            }
             self.take_demands();
         }
         self.take_demands();
     }
 
     fn take_demands(&mut self) {
-        while let Some(demand) = self.target.poll_demand() {
+        while let Some(demand) = self.end.session.poll_demand() {
             self.demands.push(demand);
         }
     }
@@ -208,17 +199,17 @@ impl Bench {
                 Demand::Connect(demand) => {
                     let cid = demand.command.command_id();
                     let entry = CompletionEntry::new(cid, Status::CONNECT_INVALID_HOST);
-                    self.target.handle_connected(entry, None);
+                    self.end.session.handle_connected(entry, None);
                 }
                 Demand::Admin(demand) => {
                     let cid = demand.command.command_id();
                     let entry = CompletionEntry::new(cid, Status::SUCCESS);
-                    self.target.handle_admin_response(entry, &[0xC3; 4096]);
+                    self.end.session.handle_admin_response(entry, &[0xC3; 4096]);
                 }
-                Demand::Change(tag, change) => self.target.handle_change(tag, &made(&change)),
+                Demand::Change(tag, change) => self.end.session.handle_change(tag, &made(&change)),
                 Demand::Authentication(mut step) => {
                     step.run(Some(&keys()), &Random([7; RANDOM_LEN]));
-                    self.target.handle_authentication(*step);
+                    self.end.session.handle_authentication(*step);
                 }
             }
         }
@@ -227,39 +218,25 @@ impl Bench {
     fn answer(&mut self, request: Request) {
         // One medium error among the successes.
         let broken = request.range.start == Lba(13);
-        let mut done = self.volume.complete(request, &mut self.memory);
+        let mut done = self.volume.complete(request, &mut self.end.memory);
         if broken && done.payload == Payload::None && done.outcome == Outcome::Success {
             done = Completion { outcome: Outcome::WriteFault, ..done };
         }
-        let bytes = match done.payload {
-            Payload::Buffer(buffer) => self.memory.bytes(buffer),
-            _ => &[],
-        };
-        self.target.handle_completion(done, bytes);
+        self.end.handle_completion(done);
     }
 
     /// Takes all of the session's output.
     pub(crate) fn drain_output(&mut self) -> Vec<u8> {
-        let mut stream = Vec::new();
-        self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
-        let memory = &mut self.memory;
-        self.target.advance_output(stream.len(), &mut |buffer| memory.give_back(buffer));
-        stream
+        self.end.take_output(usize::MAX)
     }
 
     /// Ends the connection. All buffers must be returned.
     pub(crate) fn end(mut self) {
-        let memory = &mut self.memory;
-        self.target.release_all(&mut |buffer| memory.give_back(buffer));
-        for demand in std::mem::take(&mut self.demands) {
-            if let Demand::Request(request) = demand {
-                let done = self.volume.complete(request, &mut self.memory);
-                if let Payload::Buffer(buffer) = done.payload {
-                    self.memory.give_back(buffer);
-                }
-            }
-        }
-        assert_eq!(self.memory.taken(), 0, "every buffer is given back");
+        let requests = self.demands.into_iter().filter_map(|demand| match demand {
+            Demand::Request(request) => Some(request),
+            _ => None,
+        });
+        self.end.end(requests, &mut self.volume);
     }
 }
 
@@ -316,17 +293,8 @@ pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u
     whole.feed(stream);
 
     let mut parts = Bench::new(stage, digests, flow_control);
-    let mut rest = stream;
-    let mut lens = cuts.iter().map(|cut| usize::from(*cut) + 1).cycle();
-    while !rest.is_empty() {
-        let (part, after) = rest.split_at(lens.next().unwrap_or(1).min(rest.len()));
-        parts.feed(part);
-        rest = after;
-        if parts.target.receiving() == Receiving::Paused {
-            break;
-        }
-    }
-    assert_eq!(whole.error, parts.error);
+    in_parts(stream, cuts, |part| parts.feed(part));
+    assert_eq!(whole.end.error, parts.end.error);
     // The values are too long to print, so `assert_eq` is not used.
     assert!(format!("{:?}", whole.demands) == format!("{:?}", parts.demands), "same demands");
     assert!(whole.drain_output() == parts.drain_output(), "same output");

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, InitPdu, PduFlags, PduType};
-use nearflash_session::{Data, Head, PostedCommand, Receiving, offset};
+use nearflash_session::{Data, PostedCommand, offset};
 
 /// The minimum of MAXH2CDATA. NVMe/TCP 1.1, 3.6.2.3.
 const H2C_DATA_LEN_MIN: u32 = 4096;
@@ -23,83 +23,15 @@ fn came_short(command: &Command) -> bool {
 }
 
 impl HostSession {
-    /// The destination of the next bytes of the stream.
     #[inline]
-    pub fn receiving(&self) -> Receiving {
-        if self.framer.body.is_over() {
-            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
-        }
-        if self.state == State::Closing {
-            return Receiving::Paused;
-        }
-        let Some(sink) = self.sink.filter(|_| self.framer.body.data_is_next()) else {
-            return Receiving::Bytes;
-        };
-        let command = &self.posted[sink.cid];
-        match command.data {
-            Data::Incoming(buffer) => Receiving::Payload {
-                buffer,
-                offset: length(command.moved),
-                len: self.framer.body.data_left(),
-            },
-            _ => Receiving::Bytes,
-        }
-    }
-
-    /// Consumes bytes of the stream, which are headers and small data, and returns their number. It
-    /// stops where payload begins and where [`Self::receiving`] pauses. The outcome does not depend
-    /// on the segmentation of the stream.
-    ///
-    /// # Errors
-    /// If the controller violated the protocol or ended the connection. The session is closing.
-    #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let mut rest = bytes;
-        loop {
-            if !self.framer.body.is_over() && !self.consume_body(&mut rest) {
-                break;
-            }
-            if self.is_paused() {
-                break;
-            }
-            let head = match self.framer.take_head(&mut rest) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(error) => return Err(self.refuse_head(error, rest)),
-            };
-            match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered => self.dispatch(&self.framer.gathered())?,
-            }
-        }
-        Ok(bytes.len() - rest.len())
-    }
-
-    /// Accounts for payload bytes that were received into the buffer of [`Self::receiving`].
-    /// `bytes` is a view of them.
-    ///
-    /// # Panics
-    /// If `bytes` is longer than the payload that [`Self::receiving`] expects.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        let sink = self.sink.expect("payload comes only when awaited");
-        debug_assert!(matches!(self.posted[sink.cid].data, Data::Incoming(_)), "not for a buffer");
-        self.framer.body.count_data(bytes);
-        self.count_received(sink.cid, bytes.len());
-        if self.framer.body.is_over() {
-            self.end_body();
-        }
-    }
-
-    #[inline]
-    fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.output.part_count() > PARTS_MAX
             || self.parts.len() > PARTS_MAX
             || self.state == State::Closing
     }
 
     #[inline]
-    fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
+    pub(super) fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
         self.sink = None;
         let (common, _) = CommonHeader::ref_from_prefix(head).expect("a head has its header");
         let handled = match (self.state, common.pdu_type) {
@@ -115,7 +47,7 @@ impl HostSession {
     }
 
     #[cold]
-    fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
+    pub(super) fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
         let header = header_at_fault(&self.framer, rest).to_vec();
         self.close(&error, &header);
         error
@@ -226,7 +158,7 @@ impl HostSession {
     /// Consumes the current PDU's body from `rest`. Returns `false` if more bytes are needed first,
     /// or if payload is next.
     #[inline]
-    fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
+    pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
         self.framer.body.skip_padding(rest);
         if self.framer.body.data_is_next() {
             let Some(sink) = self.sink else {
@@ -251,13 +183,13 @@ impl HostSession {
     }
 
     #[inline]
-    fn count_received(&mut self, cid: u16, len: usize) {
+    pub(super) fn count_received(&mut self, cid: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
         self.posted[cid].moved += len;
     }
 
     #[inline]
-    fn end_body(&mut self) {
+    pub(super) fn end_body(&mut self) {
         let Some(Sink { cid, completes }) = self.sink.take() else { return };
         let command = &mut self.posted[cid];
         command.damaged |= self.framer.body.damage().is_some();

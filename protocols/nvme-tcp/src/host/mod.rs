@@ -18,6 +18,7 @@
 //! memory.
 
 mod config;
+mod end;
 mod input;
 mod submit;
 #[cfg(test)]
@@ -26,17 +27,16 @@ mod tests;
 use std::collections::VecDeque;
 
 use nearflash_nvme::{CommandId, CompletionEntry, ControllerId};
-use nearflash_request::BufferId;
 use zerocopy::IntoBytes;
 
 pub use config::{HostCompletion, HostConfig, SubmitError};
-pub use nearflash_session::{CommandData, PayloadPart};
+pub use nearflash_session::{CommandData, PayloadPart, RequestingEnd};
 
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
 use crate::pdu::{DataAlignment, InitPdu, PduType};
-use nearflash_session::{Chunk, Output, Posted};
+use nearflash_session::{Output, Posted};
 use submit::PendingPart;
 
 /// The limit of outgoing parts above which the session receives nothing more. A full queue stays
@@ -165,36 +165,10 @@ impl HostSession {
         self.posted.in_flight().map(CommandId)
     }
 
-    /// The bytes to send, in stream order, from the end of the last send.
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// The number of bytes in [`Self::output`].
-    #[inline]
-    pub fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Removes the first `sent` bytes of [`Self::output`].
-    ///
-    /// # Panics
-    /// If `sent` exceeds the length of the output.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize) {
-        self.output.advance(sent, &mut |_: BufferId| {});
-        self.posted.sent(self.output.position());
-    }
-
     /// Ends the connection because of `error`, with the termination request that the specification
     /// defines. [`Self::handle_input`] does this by itself.
     pub fn terminate(&mut self, error: PeerError) {
         self.close(&error, &[]);
-    }
-
-    /// Whether the session is closing. Close the connection once the output is sent.
-    pub fn is_closing(&self) -> bool {
-        self.state == State::Closing
     }
 
     fn close(&mut self, error: &PeerError, header: &[u8]) {

@@ -214,19 +214,15 @@ impl HostSession {
         }
     }
 
-    /// The payload whose digest is needed next before it can be sent, oldest first. Only with data
-    /// digests.
+    /// The payload that waits for its digest, oldest first.
     #[inline]
-    pub fn wants_payload(&self) -> Option<PayloadPart> {
+    pub(super) fn pending_payload(&self) -> Option<PayloadPart> {
         let PendingPart { buffer, part, .. } = *self.parts.front()?;
         Some(PayloadPart { buffer, offset: length(part.offset), len: length(part.len) })
     }
 
-    /// Passes in the bytes that [`Self::wants_payload`] requested.
-    ///
-    /// # Panics
-    /// If no bytes were requested, or of another length.
-    pub fn provide_payload(&mut self, bytes: &[u8]) {
+    /// Queues the payload of [`Self::pending_payload`].
+    pub(super) fn push_pending(&mut self, bytes: &[u8]) {
         let PendingPart { cid, buffer, part } =
             self.parts.pop_front().expect("payload comes only when wanted");
         assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");

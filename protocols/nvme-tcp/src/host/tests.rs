@@ -8,7 +8,7 @@ use nearflash_units::Lba;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::{CommandData, HostCompletion, HostConfig, HostSession, SubmitError};
+use super::{CommandData, HostCompletion, HostConfig, HostSession, RequestingEnd, SubmitError};
 use crate::check::describe::describe;
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;

@@ -59,10 +59,7 @@ impl Bench {
 
     /// Provides every buffer that the session requests.
     fn provide_buffers(&mut self) {
-        while let Some(len) = self.target.wants_buffer() {
-            let buffer = self.memory.take(len.to_usize());
-            self.target.provide_buffer(buffer);
-        }
+        while self.end.provide_buffer() {}
     }
 }
 
@@ -104,7 +101,7 @@ fn every_state_has_an_answer_to_every_pdu() {
                 Demand::Authentication(_) => "authentication",
             });
             let mut outcome: Vec<String> = demands.map(str::to_owned).collect();
-            outcome.extend(bench.error.map(|error| error.to_string()));
+            outcome.extend(bench.end.error.map(|error| error.to_string()));
             outcome.extend(bench.sent());
             table += &format!("{stage:?} {}: {}\n", pdu_type.name(), outcome.join("; "));
         }

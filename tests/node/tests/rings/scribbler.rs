@@ -8,7 +8,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use nearflash_direct::client::{ClientConfig, ClientEvent, ClientSession, VolumeInfo};
+use nearflash_direct::client::{
+    ClientConfig, ClientEvent, ClientSession, RequestingEnd, VolumeInfo,
+};
 use nearflash_direct::wire::{Opcode, RequestHeader};
 use nearflash_direct::{Chunk, Digests};
 use nearflash_node_tests::PATIENCE;

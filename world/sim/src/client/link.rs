@@ -6,7 +6,6 @@ use nearflash_direct::client::{
     ClientConfig, ClientOperation, ClientSession, RequestTag, VolumeHandle,
 };
 use nearflash_direct::{PeerError, Status};
-use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
 
 use crate::client::worker::Pending;
@@ -147,7 +146,7 @@ impl Connection {
                 bytes.copy_from_slice(&ring.at(place)[..bytes.len()]);
             }
             if let Err(error) = self.session.handle_entry(&entry) {
-                self.line().judge(&trouble_of(error), outside);
+                self.line().judge(&ClientSession::trouble_of(error), outside);
                 return Fate::Lost;
             }
         }
@@ -183,42 +182,14 @@ impl Connection {
     }
 }
 
-/// The node never breaks the protocol, and ends a connection that keeps it only when the node shuts
-/// down or a time-out passed.
-fn trouble_of(error: PeerError) -> Trouble {
-    match error {
-        PeerError::Goodbye(Status::SHUTTING_DOWN) => Trouble::Ended,
-        PeerError::Goodbye(Status::TIMEOUT | Status::OK) => Trouble::GivenUp,
-        error => Trouble::Broken(error.to_string()),
-    }
-}
-
 impl Spoken for ClientSession {
-    fn receiving(&self) -> Receiving {
-        self.receiving()
-    }
-
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble> {
-        self.handle_input(bytes).map_err(trouble_of)
-    }
-
-    fn handle_payload(&mut self, bytes: &[u8]) {
-        self.handle_payload(bytes);
-    }
-
-    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_> {
-        Box::new(self.output())
-    }
-
-    fn output_len(&self) -> usize {
-        self.output_len()
-    }
-
-    fn advance_output(&mut self, sent: usize) {
-        self.advance_output(sent);
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing()
+    /// The node never breaks the protocol, and ends a connection that keeps it only when the node shuts
+    /// down or a time-out passed.
+    fn trouble_of(error: PeerError) -> Trouble {
+        match error {
+            PeerError::Goodbye(Status::SHUTTING_DOWN) => Trouble::Ended,
+            PeerError::Goodbye(Status::TIMEOUT | Status::OK) => Trouble::GivenUp,
+            error => Trouble::Broken(error.to_string()),
+        }
     }
 }

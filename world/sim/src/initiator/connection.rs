@@ -9,7 +9,6 @@ use nearflash_iscsi::initiator::{
     TaskCompletion, TaskId,
 };
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
 
 use crate::judge::{Answer, Asker, EndingId, Io, StepState};
@@ -128,42 +127,10 @@ impl Answer {
 }
 
 impl Spoken for InitiatorSession {
-    fn receiving(&self) -> Receiving {
-        self.receiving()
-    }
-
-    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble> {
-        self.handle_input(bytes).map_err(|error| match error {
+    fn trouble_of(error: PeerError) -> Trouble {
+        match error {
             PeerError::Ended(_) => Trouble::Ended,
             error => Trouble::Broken(error.to_string()),
-        })
-    }
-
-    fn handle_payload(&mut self, bytes: &[u8]) {
-        self.handle_payload(bytes);
-    }
-
-    fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
-        self.wants_payload().map(|part| (part.buffer, part.offset, part.len))
-    }
-
-    fn provide_payload(&mut self, bytes: &[u8]) {
-        self.provide_payload(bytes);
-    }
-
-    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_> {
-        Box::new(self.output())
-    }
-
-    fn output_len(&self) -> usize {
-        self.output_len()
-    }
-
-    fn advance_output(&mut self, sent: usize) {
-        self.advance_output(sent);
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing()
+        }
     }
 }

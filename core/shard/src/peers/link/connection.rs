@@ -4,6 +4,7 @@ use nearflash_direct::client::{ClientSession, RequestTag, SubmitError, VolumeHan
 use nearflash_direct::{Face, Receiving};
 use nearflash_mirror::Tag;
 use nearflash_request::SentIn;
+use nearflash_session::RequestingEnd;
 use nearflash_units::{Nanos, index};
 
 use super::super::pending::{Part, Pending};

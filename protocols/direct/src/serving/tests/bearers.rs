@@ -52,10 +52,10 @@ pub(super) fn enter_as(bench: &mut Bench, id: &[u8], secret: &Secret) -> Result<
     bench.feed(&message(Opcode::PROVE, RequestHeader::default(), &proof, Digests::NONE));
     bench.settle();
     bench.sent.clear();
-    match bench.error {
+    match bench.end.error {
         Some(error) => Err(error),
         None => {
-            assert!(bench.target.is_ready());
+            assert!(bench.end.session.is_ready());
             Ok(())
         }
     }
@@ -78,7 +78,7 @@ fn read_object() -> Vec<u8> {
 fn a_client_with_a_bearer_opens_the_seals_of_its_key_and_nothing_else() {
     let mut bench = node();
     enter(&mut bench, &key().bearer(SECOND)).unwrap();
-    assert_eq!(bench.target.key(), Some(KEY), "it is charged to the minter");
+    assert_eq!(bench.end.session.key(), Some(KEY), "it is charged to the minter");
     let claim = message(Opcode::CLAIM, header(0, 0, 0), &[1; IDENTITY_LEN], Digests::NONE);
     assert_eq!(bench.status_of(&claim), Status::OK);
     assert!(bench.demanded.iter().any(|it| it.contains("\"~check\"")), "{:?}", bench.demanded);
@@ -121,7 +121,7 @@ fn what_the_key_has_not_made_lets_nobody_in() {
     ] {
         let mut bench = node();
         assert_eq!(enter(&mut bench, &bearer), refused, "{what}");
-        assert!(!bench.target.is_ready() && bench.target.is_closing());
+        assert!(!bench.end.session.is_ready() && bench.end.session.is_closing());
         bench.end();
     }
     let (bearer, later) = (key().bearer(SECOND), key().bearer(SECOND + 1));
@@ -141,7 +141,7 @@ fn a_bearer_lets_in_until_its_end_and_the_client_stays() {
     let mut bench = node();
     enter(&mut bench, &key().bearer(SECOND)).unwrap();
     let later = Nanos::from_secs(SECOND + 1);
-    assert_eq!(bench.target.handle_timeout(later), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(later), Ok(()));
     assert_eq!(bench.status_of(&sealed(&key())), Status::OK);
     bench.end();
 }
@@ -155,7 +155,7 @@ fn a_bearer_ends_with_the_generation_of_its_key() {
     let void = Void::Keys { generation: 2 };
     let revocation = Revocation { key: name, volume: VOLUME, void };
     bench.revoked.revoke(&revocation, NOW);
-    bench.target.revoke(&revocation);
+    bench.end.session.revoke(&revocation);
     assert_eq!(bench.status_of(&read_object()), Status::STALE_EPOCH);
     assert_eq!(bench.status_of(&sealed(&key())), Status::STALE_EPOCH);
     let newer = SealKey::derive(Some((KEY, &secret())), 2, UUID, SALT);
@@ -173,7 +173,7 @@ fn a_bearer_is_worth_nothing_without_the_credential_of_its_minter() {
     enter(&mut bench, &key().bearer(SECOND)).unwrap();
     assert_eq!(bench.status_of(&sealed(&key())), Status::OK);
     let other = Exports::new([], []);
-    bench.target.set_exports(Arc::new(other));
+    bench.end.session.set_exports(Arc::new(other));
     assert_eq!(bench.status_of(&read_object()), Status::NO_SUCH_VOLUME);
     assert_eq!(bench.status_of(&sealed(&key())), Status::NOT_GRANTED);
     bench.end();

@@ -9,7 +9,7 @@ fn answers_that_come_after_the_end_give_their_buffers_back() {
     bench.settle();
     bench.feed(&[read(1, 0, 512), write(2, 0, &[1; 1024])[..800].to_vec()].concat());
     bench.take_demands();
-    bench.target.terminate(PeerError::ShuttingDown);
+    bench.end.session.terminate(PeerError::ShuttingDown);
     bench.answers();
     bench.answer_one();
     assert!(bench.answers().is_empty(), "the last words were said");
@@ -19,8 +19,8 @@ fn answers_that_come_after_the_end_give_their_buffers_back() {
 #[test]
 fn the_reason_is_told_once() {
     let mut bench = Bench::new(OPEN);
-    bench.target.terminate(PeerError::ShuttingDown);
-    bench.target.terminate(PeerError::Silent);
+    bench.end.session.terminate(PeerError::ShuttingDown);
+    bench.end.session.terminate(PeerError::Silent);
     assert_eq!(bench.goodbye().0, Status::SHUTTING_DOWN);
-    assert_eq!(bench.target.handle_input(&read(0, 0, 512)), Ok(0));
+    assert_eq!(bench.end.session.handle_input(&read(0, 0, 512)), Ok(0));
 }

@@ -56,11 +56,11 @@ fn an_accepted_write_of_a_replica_is_told_once_before_its_answer() {
     let mut bench = bench(Face::Replica);
     hand_out(&mut bench, &sent(Opcode::WRITE, 3, (5, 9), &[7; 512]));
     let tag = bench.requests[0].tag;
-    bench.target.handle_accepted(tag);
+    bench.end.session.handle_accepted(tag);
     let (news, _) = bench.answer();
     assert_eq!((news.flags, news.tag.get()), (AnswerHeader::RECEIVED, 3));
     assert_eq!((news.opcode, news.status()), (Opcode::WRITE.answer().0, Status::OK));
-    bench.target.handle_accepted(tag);
+    bench.end.session.handle_accepted(tag);
     assert!(bench.answers().is_empty(), "once");
     bench.settle();
     let (answer, _) = bench.answer();
@@ -78,9 +78,9 @@ fn a_write_of_several_segments_is_accepted_when_all_are() {
     hand_out(&mut bench, &message(Opcode::WRITE, header, &[7; 1024], Digests::NONE));
     assert_eq!(bench.requests.len(), 2);
     let (first, second) = (bench.requests[0].tag, bench.requests[1].tag);
-    bench.target.handle_accepted(second);
+    bench.end.session.handle_accepted(second);
     assert!(bench.answers().is_empty());
-    bench.target.handle_accepted(first);
+    bench.end.session.handle_accepted(first);
     assert_eq!(bench.answer().0.flags, AnswerHeader::RECEIVED);
 }
 
@@ -90,7 +90,7 @@ fn nothing_is_told_of_other_requests() {
         let mut bench = bench(face);
         hand_out(&mut bench, &sent(opcode, 0, (5, 9), &[]));
         let tag = bench.requests[0].tag;
-        bench.target.handle_accepted(tag);
+        bench.end.session.handle_accepted(tag);
         assert!(bench.answers().is_empty(), "{opcode:?}");
     }
 }
@@ -100,7 +100,7 @@ fn a_refused_request_is_answered_with_the_term_of_the_node() {
     let mut bench = bench(Face::Primary);
     hand_out(&mut bench, &sent(Opcode::ZERO, 4, (5, 9), &[]));
     let tag = bench.requests[0].tag;
-    bench.target.handle_refused(tag, Status::NOT_PRIMARY, 6);
+    bench.end.session.handle_refused(tag, Status::NOT_PRIMARY, 6);
     bench.fail_one(Outcome::Aborted);
     let (answer, _) = bench.answer();
     assert_eq!((answer.status(), answer.value.get()), (Status::NOT_PRIMARY, 6));
@@ -113,7 +113,7 @@ fn a_write_that_is_refused_in_part_may_have_been_done() {
         RequestHeader { epoch: U32::new(5), ..header(3, u64::from(SEGMENT_LEN_MAX) - 512, 0) };
     hand_out(&mut bench, &message(Opcode::WRITE, header, &[7; 1024], Digests::NONE));
     let tag = bench.requests[0].tag;
-    bench.target.handle_refused(tag, Status::STALE_TERM, 6);
+    bench.end.session.handle_refused(tag, Status::STALE_TERM, 6);
     bench.fail_one(Outcome::Aborted);
     bench.settle();
     assert_eq!(bench.answer().0.status(), Status::PATH_LOST);
@@ -156,7 +156,7 @@ fn the_faces_of_a_connection_are_of_one_kind() {
     let mut bench = Bench::with(config(Stand { is_in: false, ..KEYED }), exports);
     bench.let_in(KEYED);
     bench.answers();
-    assert_eq!(bench.target.face(), Some(Face::Replica));
+    assert_eq!(bench.end.session.face(), Some(Face::Replica));
     let header = RequestHeader { volume: NEW_HANDLE.into(), ..RequestHeader::default() };
     let open = |name: &[u8]| message(Opcode::OPEN, header, name, Digests::NONE);
     assert_eq!(bench.status_of(&open(b"primary")), Status::SEQUENCE);
@@ -207,7 +207,7 @@ fn a_digest_of_parts_of_blocks_or_of_too_many_is_refused() {
         let asked = sent(Opcode::DIGEST, 4, (5, 9), &vec![0; len]);
         assert_eq!(bench.status_of(&asked), Status::INVALID_FIELD, "{len} bytes of payload");
     }
-    assert_eq!(bench.target.requests_in_flight(), 0);
+    assert_eq!(bench.end.session.requests_in_flight(), 0);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_digest_that_the_mirror_refuses_or_the_device_fails_has_no_payload() {
     let mut bench = bench(Face::Replica);
     hand_out(&mut bench, &digest_of(4, 0, 8192, Digests::NONE));
     let tag = bench.requests[0].tag;
-    bench.target.handle_refused(tag, Status::STALE_TERM, 6);
+    bench.end.session.handle_refused(tag, Status::STALE_TERM, 6);
     bench.fail_one(Outcome::Aborted);
     let (answer, payload) = bench.answer();
     assert_eq!((answer.status(), answer.value.get()), (Status::STALE_TERM, 6));
@@ -255,7 +255,7 @@ fn a_digest_whose_key_came_damaged_is_refused() {
     let mut asked = digest_of(4, 0, 4096, stand.digests);
     asked[HEADER_LEN] ^= 1;
     assert_eq!(bench.status_of(&asked), Status::DATA_DIGEST);
-    assert_eq!(bench.target.requests_in_flight(), 0);
+    assert_eq!(bench.end.session.requests_in_flight(), 0);
     bench.feed(&digest_of(4, 0, 4096, stand.digests));
     bench.settle();
     let (payload, sum) = bench.sent[HEADER_LEN..].split_at(16);

@@ -29,11 +29,12 @@ fn files(tag: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The demands that a session makes of this message, and the status that it answers itself.
 fn asked(bench: &mut Bench, message: &[u8]) -> (Vec<FilesDemand>, Option<Status>) {
-    assert_eq!(bench.target.handle_input(message), Ok(message.len()));
-    let demands = std::iter::from_fn(|| bench.target.poll_demand()).map(|demand| match demand {
-        Demand::Files(demand) => demand,
-        demand => panic!("{demand:?}"),
-    });
+    assert_eq!(bench.end.session.handle_input(message), Ok(message.len()));
+    let demands =
+        std::iter::from_fn(|| bench.end.session.poll_demand()).map(|demand| match demand {
+            Demand::Files(demand) => demand,
+            demand => panic!("{demand:?}"),
+        });
     let demands = demands.collect();
     (demands, bench.answers().first().map(|(header, _)| header.status()))
 }
@@ -51,7 +52,7 @@ fn a_message_reaches_the_owner_with_the_rights_on_the_whole_volume() {
     ] {
         let stand = if grants.is_some() { KEYED } else { OPEN };
         let mut bench = Bench::new(stand);
-        bench.target.set_exports(owned(grants.as_deref()));
+        bench.end.session.set_exports(owned(grants.as_deref()));
         let (demands, status) = asked(&mut bench, &files(7, b"request"));
         match expected {
             Ok(rights) => {
@@ -60,7 +61,7 @@ fn a_message_reaches_the_owner_with_the_rights_on_the_whole_volume() {
                 let key = grants.is_some().then(|| KEY.into());
                 let demand = FilesDemand { number: 7, volume: VOLUME, key, rights, files, payload };
                 assert_eq!((demands, status), (vec![demand], None), "{grants:?}");
-                bench.target.handle_files(7, Ok(b"answer"));
+                bench.end.session.handle_files(7, Ok(b"answer"));
                 let (answer, payload) = bench.answer();
                 assert_eq!((answer.status(), answer.tag.get()), (Status::OK, 7));
                 assert_eq!(payload, b"answer");
@@ -76,11 +77,11 @@ fn rights_on_files_reach_the_owner_and_are_rights_on_no_block() {
     let grants = [grant("/a", Rights::READ), grant("/b", Rights::READ_WRITE)];
     let access = || Access::new([]).with_files(grants.clone());
     let mut bench = Bench::new(KEYED);
-    bench.target.set_exports(Arc::new(owned_with(Some(access()))));
+    bench.end.session.set_exports(Arc::new(owned_with(Some(access()))));
     let (demands, status) = asked(&mut bench, &files(7, b"request"));
     assert_eq!(status, None);
     assert_eq!((demands[0].rights, &demands[0].files[..]), (Rights::NONE, &grants[..]));
-    bench.target.handle_files(7, Ok(b"answer"));
+    bench.end.session.handle_files(7, Ok(b"answer"));
     assert_eq!(bench.answer().0.status(), Status::OK);
     for opcode in [Opcode::FLUSH, Opcode::SEAL_KEY] {
         let asked = message(opcode, header(0, 0, 0), &[], Digests::NONE);
@@ -93,7 +94,7 @@ fn rights_on_files_reach_the_owner_and_are_rights_on_no_block() {
     let (old, new) = (owned_with(Some(access())), owned_with(Some(Access::new([]))));
     assert_eq!(*new.changed_since(&old), [VOLUME]);
     assert!(owned_with(Some(access())).changed_since(&old).is_empty());
-    bench.target.set_exports(Arc::new(new));
+    bench.end.session.set_exports(Arc::new(new));
     assert_eq!(asked(&mut bench, &files(8, b"x")), (vec![], Some(Status::NOT_GRANTED)));
 }
 
@@ -101,7 +102,7 @@ fn rights_on_files_reach_the_owner_and_are_rights_on_no_block() {
 fn only_the_owner_writes_the_blocks_of_files() {
     let mut bench = Bench::new(OPEN);
     assert_eq!(bench.status_of(&write(0, 0, &[1; 512])), Status::OK);
-    bench.target.set_exports(owned(None));
+    bench.end.session.set_exports(owned(None));
     assert_eq!(bench.status_of(&write(0, 0, &[1; 512])), Status::NOT_GRANTED);
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::OK);
     let flush = message(Opcode::FLUSH, header(0, 0, 0), &[], Digests::NONE);
@@ -113,18 +114,18 @@ fn only_the_owner_writes_the_blocks_of_files() {
 fn a_volume_without_an_owner_refuses_messages() {
     let mut bench = Bench::new(OPEN);
     assert_eq!(asked(&mut bench, &files(1, b"x")), (vec![], Some(Status::UNSUPPORTED)));
-    assert!(!bench.target.has_files());
+    assert!(!bench.end.session.has_files());
 }
 
 #[test]
 fn messages_beyond_the_bound_are_refused_until_one_is_answered() {
     let mut bench = Bench::new(OPEN);
-    bench.target.set_exports(owned(None));
+    bench.end.session.set_exports(owned(None));
     for tag in 0..u32::try_from(FILES_IN_FLIGHT_MAX).unwrap() {
         assert_eq!(asked(&mut bench, &files(tag, b"x")).0.len(), 1);
     }
     assert_eq!(asked(&mut bench, &files(99, b"x")), (vec![], Some(Status::BUSY)));
-    bench.target.handle_files(3, Err(Status::BUSY));
+    bench.end.session.handle_files(3, Err(Status::BUSY));
     assert_eq!(bench.answer().0.tag.get(), 3);
     assert_eq!(asked(&mut bench, &files(99, b"x")).0.len(), 1);
 }
@@ -132,25 +133,25 @@ fn messages_beyond_the_bound_are_refused_until_one_is_answered() {
 #[test]
 fn a_message_may_be_longer_than_others_but_not_than_its_bound() {
     let mut bench = Bench::new(OPEN);
-    bench.target.set_exports(owned(None));
+    bench.end.session.set_exports(owned(None));
     let longest = vec![7; crate::length(FILES_LEN_MAX)];
     let (demands, _) = asked(&mut bench, &files(1, &longest));
     assert_eq!(demands[0].payload[..], longest[..]);
-    bench.target.handle_files(1, Ok(&longest));
+    bench.end.session.handle_files(1, Ok(&longest));
     assert_eq!(bench.answer().1, longest);
     let small = crate::length(SMALL_LEN_MAX);
-    assert!(bench.target.small.capacity() <= small, "the memory of long messages is not kept");
-    let _ = bench.target.handle_input(&files(1, &[&longest[..], b"x"].concat()));
+    assert!(bench.end.session.small.capacity() <= small, "the memory of long messages is not kept");
+    let _ = bench.end.session.handle_input(&files(1, &[&longest[..], b"x"].concat()));
     assert_eq!(bench.goodbye().0, Status::INVALID_FIELD);
 }
 
 #[test]
 fn an_answer_after_the_end_of_the_session_is_dropped() {
     let mut bench = Bench::new(OPEN);
-    bench.target.set_exports(owned(None));
+    bench.end.session.set_exports(owned(None));
     assert_eq!(asked(&mut bench, &files(1, b"x")).0.len(), 1);
-    bench.target.shut_down();
+    bench.end.session.shut_down();
     bench.answers();
-    bench.target.handle_files(1, Ok(b"late"));
-    assert!(bench.answers().is_empty() && bench.target.has_files());
+    bench.end.session.handle_files(1, Ok(b"late"));
+    assert!(bench.answers().is_empty() && bench.end.session.has_files());
 }

@@ -50,7 +50,7 @@ fn what_was_taken_and_not_handed_out_is_refused_once_it_is_revoked() {
     let mut bench = bench(&[(0..VOLUME_LEN, Rights::READ_WRITE)]);
     bench.feed(&read(0, 0, 512));
     bench.feed(&write(1, 0, &[1; 512]));
-    bench.target.set_exports(granted(&[(512..1024, Rights::READ_WRITE)], false));
+    bench.end.session.set_exports(granted(&[(512..1024, Rights::READ_WRITE)], false));
     bench.settle();
     assert!(bench.demanded.is_empty(), "nothing is done any more");
     let statuses: Vec<Status> = bench.answers().iter().map(|(header, _)| header.status()).collect();
@@ -64,7 +64,7 @@ fn a_write_is_refused_whose_grant_is_revoked_while_its_payload_comes() {
     let mut bench = bench(&[(0..VOLUME_LEN, Rights::READ_WRITE)]);
     let bytes = write(1, 0, &[1; 4096]);
     bench.feed(&bytes[..2000]);
-    bench.target.set_exports(granted(&[], false));
+    bench.end.session.set_exports(granted(&[], false));
     bench.feed(&bytes[2000..]);
     bench.settle();
     assert!(bench.demanded.is_empty());
@@ -76,7 +76,7 @@ fn a_write_is_refused_whose_grant_is_revoked_while_its_payload_comes() {
 fn a_credential_that_expires_or_gets_another_secret_is_good_for_nothing_more() {
     let all = [(0..VOLUME_LEN, Rights::READ_WRITE)];
     let mut bench = bench(&all);
-    bench.target.set_exports(granted(&all, true));
+    bench.end.session.set_exports(granted(&all, true));
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::CREDENTIAL_EXPIRED);
     let credential = CredentialExport {
         secret: Secret::new([1; 32]),
@@ -84,9 +84,9 @@ fn a_credential_that_expires_or_gets_another_secret_is_good_for_nothing_more() {
         access: [(VOLUME, Arc::new(Access::full()))].into(),
     };
     let other = Exports::new([(NAME.into(), export())], [(KEY.into(), credential)]);
-    bench.target.set_exports(Arc::new(other));
+    bench.end.session.set_exports(Arc::new(other));
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::NOT_GRANTED);
-    bench.target.set_exports(granted(&all, false));
+    bench.end.session.set_exports(granted(&all, false));
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::OK);
 }
 
@@ -94,6 +94,6 @@ fn a_credential_that_expires_or_gets_another_secret_is_good_for_nothing_more() {
 fn the_first_credential_ends_what_anonymous_clients_may_do() {
     let mut bench = Bench::new(OPEN);
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::OK);
-    bench.target.set_exports(Arc::new(exports(true, EPOCH)));
+    bench.end.session.set_exports(Arc::new(exports(true, EPOCH)));
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::NOT_GRANTED);
 }

@@ -88,7 +88,7 @@ fn a_word_that_is_not_aligned_or_not_whole_is_refused() {
 fn a_tag_in_flight_names_one_request_alone() {
     let mut bench = Bench::new(OPEN);
     bench.feed(&[read(3, 0, 512), read(3, 512, 512)].concat());
-    assert_eq!(bench.error, Some(PeerError::DuplicateTag(3)));
+    assert_eq!(bench.end.error, Some(PeerError::DuplicateTag(3)));
     assert_eq!(bench.goodbye(), (Status::DUPLICATE_TAG, 3, 0));
     bench.end();
 }
@@ -97,10 +97,10 @@ fn a_tag_in_flight_names_one_request_alone() {
 fn more_requests_than_credits_end_the_connection() {
     let mut bench = Bench::new(OPEN);
     (0..CREDITS).for_each(|tag| bench.feed(&read(tag, 0, 512)));
-    assert_eq!(bench.target.requests_in_flight(), 8);
+    assert_eq!(bench.end.session.requests_in_flight(), 8);
     bench.feed(&read(CREDITS, 0, 512));
     let error = PeerError::CreditsExceeded { tag: CREDITS, credits: CREDITS };
-    assert_eq!(bench.error, Some(error));
+    assert_eq!(bench.end.error, Some(error));
     assert_eq!(bench.goodbye(), (Status::CREDITS_EXCEEDED, CREDITS, CREDITS.into()));
 }
 
@@ -116,7 +116,7 @@ fn small_payload_beyond_its_bound_ends_the_connection() {
     let mut bench = Bench::new(OPEN);
     bench.feed(&message(Opcode::OPEN, header(0, 0, 0), &[b'a'; 1025], Digests::NONE));
     let error = PeerError::HeaderField { opcode: Opcode::OPEN, offset: 16 };
-    assert_eq!(bench.error, Some(error));
+    assert_eq!(bench.end.error, Some(error));
     assert_eq!(bench.goodbye().0, Status::INVALID_FIELD);
 }
 
@@ -127,7 +127,7 @@ fn a_damaged_header_ends_the_connection() {
     let mut bytes = message(Opcode::READ, header(1, 0, 512), &[], stand.digests);
     bytes[9] ^= 4;
     bench.feed(&bytes);
-    assert!(matches!(bench.error, Some(PeerError::HeaderDigest { .. })));
+    assert!(matches!(bench.end.error, Some(PeerError::HeaderDigest { .. })));
     assert_eq!(bench.goodbye().0, Status::HEADER_DIGEST);
 }
 
@@ -136,8 +136,8 @@ fn a_client_that_says_goodbye_is_let_go_with_its_reason() {
     let mut bench = Bench::new(OPEN);
     let header = RequestHeader { volume: U16::new(Status::ABORTED.0), ..header(0, 0, 0) };
     bench.feed(&message(Opcode::GOODBYE, header, &[], Digests::NONE));
-    assert_eq!(bench.error, Some(PeerError::Goodbye(Status::ABORTED)));
-    assert!(bench.target.is_closing() && bench.answers().is_empty());
+    assert_eq!(bench.end.error, Some(PeerError::Goodbye(Status::ABORTED)));
+    assert!(bench.end.session.is_closing() && bench.answers().is_empty());
 }
 
 #[test]
@@ -145,11 +145,11 @@ fn a_client_that_reads_no_answers_is_not_listened_to() {
     let mut bench = Bench::new(OPEN);
     let ping = message(Opcode::PING, header(0, 0, 0), &[], Digests::NONE);
     let pings = ping.repeat(OUTPUT_BYTES_MAX / HEADER_LEN + 100);
-    let taken = bench.target.handle_input(&pings).unwrap();
-    assert!(taken < pings.len() && bench.target.receiving() == crate::Receiving::Paused);
-    assert!(bench.target.output_len() <= OUTPUT_BYTES_MAX + HEADER_LEN);
+    let taken = bench.end.session.handle_input(&pings).unwrap();
+    assert!(taken < pings.len() && bench.end.session.receiving() == crate::Receiving::Paused);
+    assert!(bench.end.session.output_len() <= OUTPUT_BYTES_MAX + HEADER_LEN);
     bench.send();
-    assert_eq!(bench.target.receiving(), crate::Receiving::Bytes);
+    assert_eq!(bench.end.session.receiving(), crate::Receiving::Bytes);
 }
 
 #[test]

@@ -60,19 +60,19 @@ fn rings_are_attached_once_and_when_nothing_is_in_flight() {
 #[test]
 fn nothing_is_taken_while_rings_are_made() {
     let mut bench = Bench::new(Stand { local: true, ..OPEN });
-    let taken = bench.target.handle_input(&[attach(8, 4096), read(0, 0, 512)].concat());
+    let taken = bench.end.session.handle_input(&[attach(8, 4096), read(0, 0, 512)].concat());
     assert_eq!(taken, Ok(attach(8, 4096).len()));
-    assert_eq!(bench.target.receiving(), crate::Receiving::Paused);
+    assert_eq!(bench.end.session.receiving(), crate::Receiving::Paused);
     bench.settle();
     assert_eq!(bench.answer().0.status(), Status::OK);
-    assert_eq!(bench.target.receiving(), crate::Receiving::Bytes);
+    assert_eq!(bench.end.session.receiving(), crate::Receiving::Bytes);
 }
 
 #[test]
 fn with_rings_a_request_by_the_stream_ends_the_connection() {
     let mut bench = Bench::new(RINGS);
     bench.feed(&read(0, 0, 512));
-    assert_eq!(bench.error, Some(PeerError::Sequence(Opcode::READ)));
+    assert_eq!(bench.end.error, Some(PeerError::Sequence(Opcode::READ)));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_sessions_messages_still_go_by_the_stream_and_by_it_alone() {
 #[test]
 fn whole_blocks_at_aligned_places_go_straight_and_others_by_a_copy() {
     let mut bench = Bench::new(RINGS);
-    bench.memory.area[..2048].fill(7);
+    bench.end.memory.area[..2048].fill(7);
     for (tag, offset, len, place) in [(0, 512, 1024, 512), (1, 4096, 512, 513), (2, 5000, 10, 0)] {
         let header = placed(tag, offset, len, place);
         assert!(bench.ring_answer(&entry(Opcode::WRITE, header)).status().is_ok());
@@ -99,10 +99,10 @@ fn whole_blocks_at_aligned_places_go_straight_and_others_by_a_copy() {
     for (tag, offset, len, place) in
         [(0, 512, 1024, 8192), (1, 4096, 512, 9999), (2, 5000, 10, 11_000)]
     {
-        bench.memory.area[crate::length(place)..][..crate::length(len)].fill(0);
+        bench.end.memory.area[crate::length(place)..][..crate::length(len)].fill(0);
         let header = placed(tag, offset, len, place);
         assert!(bench.ring_answer(&entry(Opcode::READ, header)).status().is_ok());
-        let found = &bench.memory.area[crate::length(place)..][..crate::length(len)];
+        let found = &bench.end.memory.area[crate::length(place)..][..crate::length(len)];
         assert!(found.iter().all(|byte| *byte == 7), "{tag}");
     }
     let kinds: Vec<&str> =
@@ -143,7 +143,7 @@ fn a_tag_in_flight_twice_ends_the_connection() {
     let twice = entry(Opcode::READ, header(1, 0, 512));
     bench.feed_entry(&twice);
     bench.feed_entry(&twice);
-    assert_eq!(bench.error, Some(PeerError::DuplicateTag(1)));
+    assert_eq!(bench.end.error, Some(PeerError::DuplicateTag(1)));
     assert_eq!(bench.goodbye().0, Status::DUPLICATE_TAG, "by the stream");
     bench.end();
 }
@@ -153,11 +153,11 @@ fn entries_are_not_taken_while_answers_are_not() {
     let mut bench = Bench::new(RINGS);
     let invalid = entry(Opcode::PING, header(0, 0, 0));
     let mut taken = 0;
-    while bench.target.takes_entries() {
-        bench.target.handle_entry(&invalid, &mut |_, _| {}).unwrap();
+    while bench.end.session.takes_entries() {
+        bench.end.session.handle_entry(&invalid, &mut |_, _| {}).unwrap();
         taken += 1;
     }
     assert_eq!(taken, 4 * CREDITS);
     bench.send();
-    assert!(bench.target.takes_entries());
+    assert!(bench.end.session.takes_entries());
 }

@@ -84,11 +84,11 @@ fn what_waits_under_a_seal_is_not_done_by_the_next_one_of_the_handle() {
     bench.feed(&on_object(Opcode::READ, 0, 512, &[]));
     bench.take_demands();
     let waiting = bench.requests[0].tag;
-    assert!(bench.target.is_still_allowed(waiting));
+    assert!(bench.end.session.is_still_allowed(waiting));
     let elsewhere = SealTerms { runs: [Run { start: 4096, len: 4096 }].into(), ..terms(1) };
     bench.feed(&open(1, elsewhere));
     bench.take_demands();
-    assert!(!bench.target.is_still_allowed(waiting), "of the same version, too");
+    assert!(!bench.end.session.is_still_allowed(waiting), "of the same version, too");
     bench.end();
 }
 
@@ -102,7 +102,7 @@ fn a_write_that_a_revocation_interrupts_is_not_said_to_have_had_no_effect() {
     bench.take_demands();
     bench.answer_one();
     let revocation = Revocation::of_object("", UUID, VOLUME, (1, 2));
-    bench.target.revoke(&revocation);
+    bench.end.session.revoke(&revocation);
     bench.feed(second);
     assert_eq!(bench.statuses_of_all(), [Status::NOT_GRANTED]);
     let read = on_object(Opcode::READ, 0, 512, &[]);
@@ -173,7 +173,7 @@ fn a_revocation_of_an_object_ends_each_of_its_handles_and_no_other() {
         assert_eq!(bench.status_of(&open(handle, terms)), Status::OK);
     }
     // 1 and 3 are of object 1 now, 2 of object 2.
-    bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2)));
+    bench.end.session.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2)));
     let status = |bench: &mut Bench, handle: u16| {
         let (volume, epoch) = (U16::new(handle), U32::new(1));
         let header = RequestHeader { volume, epoch, ..header(0, 0, 512) };
@@ -184,7 +184,7 @@ fn a_revocation_of_an_object_ends_each_of_its_handles_and_no_other() {
     let close = RequestHeader { volume: U16::new(2), ..RequestHeader::default() };
     let close = message(Opcode::CLOSE, close, &[], Digests::NONE);
     assert_eq!(bench.status_of(&close), Status::OK);
-    bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (2, 2)));
+    bench.end.session.revoke(&Revocation::of_object("", UUID, VOLUME, (2, 2)));
     bench.end();
 }
 
@@ -195,8 +195,8 @@ fn closing() -> (Bench, nearflash_request::Tag) {
     bench.take_demands();
     let waiting = bench.requests[0].tag;
     bench.feed(&message(Opcode::GOODBYE, RequestHeader::default(), &[], Digests::NONE));
-    assert!(bench.target.is_closing());
-    assert!(bench.target.is_still_allowed(waiting), "it was received before");
+    assert!(bench.end.session.is_closing());
+    assert!(bench.end.session.is_still_allowed(waiting), "it was received before");
     (bench, waiting)
 }
 
@@ -204,16 +204,16 @@ fn closing() -> (Bench, nearflash_request::Tag) {
 fn a_session_that_is_closing_loses_its_rights_when_exports_change() {
     let (mut bench, waiting) = closing();
     // The minter is as good as before, but nobody can say who the client was.
-    bench.target.set_exports(Arc::new(exports(false, EPOCH)));
-    assert!(!bench.target.is_still_allowed(waiting));
+    bench.end.session.set_exports(Arc::new(exports(false, EPOCH)));
+    assert!(!bench.end.session.is_still_allowed(waiting));
     bench.end();
 }
 
 #[test]
 fn a_session_that_is_closing_loses_a_seal_that_is_revoked() {
     let (mut bench, waiting) = closing();
-    assert!(bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2))));
-    assert!(!bench.target.is_still_allowed(waiting));
+    assert!(bench.end.session.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2))));
+    assert!(!bench.end.session.is_still_allowed(waiting));
     bench.end();
 }
 
@@ -246,14 +246,14 @@ fn an_operators_seal_is_good_until_the_node_forgets_its_key() {
         let mut bench = Bench::new(stand);
         let open = open_by(&operator(), of_operator());
         assert_eq!(bench.status_of(&open), Status::NOT_GRANTED, "no such key");
-        bench.target.set_exports(with_operator(stand.with_key));
+        bench.end.session.set_exports(with_operator(stand.with_key));
         assert_eq!(bench.status_of(&open), Status::OK, "with and without credentials");
         let read = on_object(Opcode::READ, 0, 512, &[]);
         assert_eq!(bench.status_of(&read), Status::OK);
         let wide = [Run { start: 4096, len: 16_384 }].into();
         let wide = open_by(&operator(), SealTerms { runs: wide, ..of_operator() });
         assert_eq!(bench.status_of(&wide), Status::NOT_GRANTED, "more than was granted");
-        let ended = bench.target.set_exports(Arc::new(exports(stand.with_key, EPOCH)));
+        let ended = bench.end.session.set_exports(Arc::new(exports(stand.with_key, EPOCH)));
         assert_eq!(ended, [VOLUME], "the node waits for its requests");
         assert_eq!(bench.status_of(&read), Status::NOT_GRANTED);
         assert_eq!(bench.status_of(&open), Status::NOT_GRANTED);

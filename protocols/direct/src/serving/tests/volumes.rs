@@ -56,15 +56,15 @@ fn more_volumes_than_agreed_are_not_open_at_a_time() {
 #[test]
 fn a_client_uses_a_volume_while_it_has_a_handle_that_is_good() {
     let mut bench = Bench::new(KEYED);
-    assert!(bench.target.has_open(VOLUME));
+    assert!(bench.end.session.has_open(VOLUME));
     let no_grants = granted(&[], false);
-    bench.target.set_exports(no_grants);
-    assert!(!bench.target.has_open(VOLUME), "it cannot use it");
-    bench.target.set_exports(granted(&[(0..512, Rights::READ)], false));
-    assert!(bench.target.has_open(VOLUME));
+    bench.end.session.set_exports(no_grants);
+    assert!(!bench.end.session.has_open(VOLUME), "it cannot use it");
+    bench.end.session.set_exports(granted(&[(0..512, Rights::READ)], false));
+    assert!(bench.end.session.has_open(VOLUME));
     let close = message(Opcode::CLOSE, header(0, 0, 0), &[], Digests::NONE);
     assert_eq!(bench.status_of(&close), Status::OK);
-    assert!(!bench.target.has_open(VOLUME));
+    assert!(!bench.end.session.has_open(VOLUME));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_closed_handle_is_no_volume() {
 #[test]
 fn a_stale_epoch_is_told_the_current_one_and_cured_by_opening_again() {
     let mut bench = Bench::new(OPEN);
-    bench.target.set_exports(Arc::new(exports(false, EPOCH + 1)));
+    bench.end.session.set_exports(Arc::new(exports(false, EPOCH + 1)));
     let (answer, _) = bench.ask(&read(1, 0, 512));
     assert_eq!(answer.status(), Status::STALE_EPOCH);
     assert_eq!(answer.value.get(), u64::from(EPOCH) + 1);
@@ -101,7 +101,7 @@ fn a_write_that_has_begun_goes_on_when_the_epoch_changes() {
     bench.feed(&bytes[..first]);
     bench.settle();
     assert_eq!(bench.demanded.len(), 1, "all but the last block is on its way");
-    bench.target.set_exports(Arc::new(exports(false, EPOCH + 1)));
+    bench.end.session.set_exports(Arc::new(exports(false, EPOCH + 1)));
     bench.feed(&bytes[first..]);
     bench.settle();
     assert_eq!(bench.answer().0.status(), Status::OK);
@@ -113,6 +113,6 @@ fn a_write_that_has_begun_goes_on_when_the_epoch_changes() {
 fn a_removed_volume_is_gone_even_if_another_has_its_name() {
     let mut bench = Bench::new(OPEN);
     let other = Export { volume: nearflash_request::VolumeId(8), ..export() };
-    bench.target.set_exports(Arc::new(Exports::new([(NAME.into(), other)], [])));
+    bench.end.session.set_exports(Arc::new(Exports::new([(NAME.into(), other)], [])));
     assert_eq!(bench.status_of(&read(0, 0, 512)), Status::NO_SUCH_VOLUME);
 }

@@ -41,7 +41,7 @@ fn what_comes_before_the_login_or_is_none_of_discovery_ends_the_connection() {
     ] {
         let mut bench = Bench::new(stage, PLAIN);
         bench.send(header, &[]);
-        assert!(matches!(bench.error, Some(PeerError::Sequence(_))), "{stage:?}");
+        assert!(matches!(bench.end.error, Some(PeerError::Sequence(_))), "{stage:?}");
         bench.end();
     }
 }
@@ -51,7 +51,7 @@ fn a_second_login_ends_the_connection() {
     let mut bench = bench();
     bench.feed(&login_pdu(PLAIN, 0, 1, false));
     let opcode = Opcode::LOGIN_REQUEST;
-    assert_eq!(bench.error, Some(PeerError::Sequence(opcode)));
+    assert_eq!(bench.end.error, Some(PeerError::Sequence(opcode)));
     bench.end();
 }
 
@@ -97,7 +97,7 @@ fn damaged_text_ends_the_connection() {
     let mut stream = crate::check::target::pdu_of(ping.as_bytes(), b"abcd", bench.digests);
     stream[49] ^= 1;
     bench.feed(&stream);
-    assert!(matches!(bench.error, Some(PeerError::DataDigest { .. })));
+    assert!(matches!(bench.end.error, Some(PeerError::DataDigest { .. })));
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::REJECT, RejectReason::DATA_DIGEST.0));
     bench.end();

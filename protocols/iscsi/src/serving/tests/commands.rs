@@ -239,19 +239,19 @@ fn what_the_engine_says_becomes_status_and_sense() {
 #[test]
 fn an_attention_is_told_by_the_next_command_that_may_tell_it() {
     let mut bench = bench(PLAIN);
-    bench.target.raise(&Raised {
+    bench.end.session.raise(&Raised {
         volume: Some(unit(0).volume),
         to: Addressees::All,
         attention: Attention::Reset,
     });
-    bench.target.raise(&Raised {
+    bench.end.session.raise(&Raised {
         volume: Some(VolumeId(99)),
         to: Addressees::All,
         attention: Attention::ModeChanged,
     });
-    let others = Addressees::AllBut(bench.target.shared.nexus);
+    let others = Addressees::AllBut(bench.end.session.shared.nexus);
     let attention = Attention::ModeChanged;
-    bench.target.raise(&Raised { volume: Some(unit(0).volume), to: others, attention });
+    bench.end.session.raise(&Raised { volume: Some(unit(0).volume), to: others, attention });
     let inquiry = [0x12, 0, 0, 0, 36, 0, 0, 0, 0, 0];
     bench.send(command(0, ScsiCommand::READ, inquiry, 36).as_bytes(), &[]);
     assert_eq!(said_once(&mut bench).opcode(), Opcode::DATA_IN);
@@ -268,7 +268,7 @@ fn a_change_of_size_is_told_at_once_and_by_the_next_command() {
     let mut bench = bench(PLAIN);
     let attention = Attention::CapacityChanged;
     let volume = Some(unit(1).volume);
-    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
+    bench.end.session.raise(&Raised { volume, to: Addressees::All, attention });
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.header[36], pdu.itt()), (Opcode::ASYNC, 0, u32::MAX));
     assert_eq!((pdu.header[9], &pdu.data[14..16]), (1, &[0x2A, 9][..]));
@@ -286,7 +286,7 @@ fn a_change_goes_to_the_control_side_and_its_result_to_the_initiator() {
     let cdb = [0x5E, 0, 0, 0, 0, 0, 0, 0, 255, 0];
     bench.send(command(0, ScsiCommand::READ, cdb, 255).as_bytes(), &[]);
     let [Demand::Change(_, change)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
-    assert_eq!((change.volume, change.nexus), (unit(0).volume, bench.target.shared.nexus));
+    assert_eq!((change.volume, change.nexus), (unit(0).volume, bench.end.session.shared.nexus));
     bench.report.generation = 0x0102_0304;
     bench.answer_all();
     assert_eq!(said_once(&mut bench).data, [1, 2, 3, 4, 0, 0, 0, 0]);
@@ -302,11 +302,11 @@ fn event(pdu: &Pdu) -> (u8, u32) {
 #[test]
 fn whose_target_is_gone_is_asked_to_log_out_and_has_no_units_whatever_comes_later() {
     let mut bench = bench(PLAIN);
-    bench.target.set_exports(Arc::default());
+    bench.end.session.set_exports(Arc::default());
     assert_eq!(event(&said_once(&mut bench)), (1, 10), "log out, within 10 s");
     bench.send(test_unit_ready(0).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [5, 0x25, 0]);
-    bench.target.set_exports(Arc::new(exports(1)));
+    bench.end.session.set_exports(Arc::new(exports(1)));
     bench.send(test_unit_ready(1).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [5, 0x25, 0], "what has its name is another");
     bench.end();
@@ -315,22 +315,22 @@ fn whose_target_is_gone_is_asked_to_log_out_and_has_no_units_whatever_comes_late
 #[test]
 fn who_does_not_log_out_when_asked_is_dropped() {
     let mut bench = bench(PLAIN);
-    bench.target.set_exports(Arc::default());
+    bench.end.session.set_exports(Arc::default());
     assert_eq!(event(&said_once(&mut bench)), (1, 10));
     for second in [0, 5, 9] {
-        assert_eq!(bench.target.handle_timeout(Nanos::from_secs(second)), Ok(()));
-        assert!(!bench.target.is_closing(), "{second}");
+        assert_eq!(bench.end.session.handle_timeout(Nanos::from_secs(second)), Ok(()));
+        assert!(!bench.end.session.is_closing(), "{second}");
     }
-    assert_eq!(bench.target.handle_timeout(Nanos::from_secs(10)), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(Nanos::from_secs(10)), Ok(()));
     assert_eq!(event(&said_once(&mut bench)).0, 3, "all connections are dropped");
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
     bench.end();
 }
 
 #[test]
 fn a_login_that_waited_while_its_target_was_removed_is_asked_to_log_out() {
     let mut bench = Bench::new(Stage::Granting, PLAIN);
-    bench.target.set_exports(Arc::default());
+    bench.end.session.set_exports(Arc::default());
     bench.grant();
     let pdus = said(&mut bench);
     assert_eq!(opcodes(&pdus), [Opcode::LOGIN_RESPONSE, Opcode::ASYNC]);
@@ -346,8 +346,8 @@ fn another_volume_under_a_units_number_has_that_to_tell_before_it_is_written() {
         Arc::new(Exports::new([(TARGET.into(), units)], []))
     };
     let other = LogicalUnit { volume: VolumeId(99), ..unit(1) };
-    bench.target.set_exports(exports_of(&[unit(0)]));
-    bench.target.set_exports(exports_of(&[unit(0), other]));
+    bench.end.session.set_exports(exports_of(&[unit(0)]));
+    bench.end.session.set_exports(exports_of(&[unit(0), other]));
     let mut command = write(0, 0, 1);
     command.lun = LunField::new(1);
     bench.send(command.as_bytes(), &[7; 512]);

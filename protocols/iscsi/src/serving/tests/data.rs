@@ -119,7 +119,7 @@ fn unsolicited_data_that_was_not_agreed_on_fails_the_command() {
             bench.send(data_out(0, NO_TAG, 0, 0, FINAL).as_bytes(), &[1; 512]);
         }
         assert_eq!(sense(&said_once(&mut bench)), [0xB, 0x0C, 0x0C]);
-        assert_eq!(bench.error, None);
+        assert_eq!(bench.end.error, None);
         bench.end();
     }
 }
@@ -146,7 +146,7 @@ fn a_write_that_no_buffer_is_there_for_gives_way_to_one_whose_data_is_behind_it(
     assert_eq!(status(&said_once(&mut bench)), 0);
     assert_eq!(bench.volume.bytes()[..2048], [1; 2048]);
     assert_eq!(bench.volume.bytes()[8 * 512..12 * 512], [0; 2048]);
-    assert!(!bench.target.give_way(), "nothing stands still");
+    assert!(!bench.end.session.give_way(), "nothing stands still");
     bench.end();
 }
 
@@ -156,7 +156,7 @@ fn a_write_alone_waits_for_a_buffer() {
     let mut bench = bench(PLAIN);
     bench.has_buffers = false;
     bench.send(write(0, 4, 1).as_bytes(), &[]);
-    assert!(bench.target.wants_buffer().is_some() && !bench.target.give_way());
+    assert!(bench.end.session.wants_buffer().is_some() && !bench.end.session.give_way());
     bench.has_buffers = true;
     bench.feed(&[]);
     r2t(&mut bench, 0, 0, 512);
@@ -190,7 +190,10 @@ fn data_elsewhere_than_next_or_past_the_end_ends_the_connection() {
         bench.send(write(0, 0, 2).as_bytes(), &[]);
         let tag = r2t(&mut bench, 0, 0, 1024);
         bench.send(data_out(0, tag, 0, offset, flags).as_bytes(), &vec![1; len]);
-        assert!(matches!(bench.error, Some(PeerError::DataOutOfRange { .. })), "{offset} {len}");
+        assert!(
+            matches!(bench.end.error, Some(PeerError::DataOutOfRange { .. })),
+            "{offset} {len}"
+        );
         assert!(bench.demands.is_empty(), "nothing is written");
         bench.end();
     }
@@ -201,7 +204,7 @@ fn more_immediate_data_than_first_burst_length_or_than_was_announced_ends_the_co
     for (count, len) in [(8, 1536), (1, 1024)] {
         let mut bench = bench(UNSOLICITED);
         bench.send(write(0, 0, count).as_bytes(), &vec![1; len]);
-        assert!(matches!(bench.error, Some(PeerError::DataOutOfRange { .. })));
+        assert!(matches!(bench.end.error, Some(PeerError::DataOutOfRange { .. })));
         bench.end();
     }
 }
@@ -243,7 +246,7 @@ fn damaged_data_is_rejected_and_fails_the_command_when_all_has_come() {
     bench.send(data_out(0, tag, 1, 512, FINAL).as_bytes(), &[1; 512]);
     assert_eq!(sense(&said_once(&mut bench)), [0xB, 0x47, 5]);
     assert!(bench.demands.is_empty(), "nothing is written");
-    assert_eq!(bench.error, None);
+    assert_eq!(bench.end.error, None);
     bench.end();
 }
 
@@ -253,7 +256,7 @@ fn a_damaged_header_ends_the_connection() {
     let mut stream = crate::check::target::pdu_of(read(0, 0, 1).as_bytes(), &[], bench.digests);
     stream[20] ^= 1;
     bench.feed(&stream);
-    assert!(matches!(bench.error, Some(PeerError::HeaderDigest { .. })));
+    assert!(matches!(bench.end.error, Some(PeerError::HeaderDigest { .. })));
     bench.end();
 }
 
@@ -261,17 +264,17 @@ fn a_damaged_header_ends_the_connection() {
 fn a_pdu_longer_than_was_declared_ends_the_connection_before_its_data() {
     let mut bench = bench(PLAIN);
     bench.send(write(0, 0, 16).as_bytes(), &[1; 4100]);
-    assert!(matches!(bench.error, Some(PeerError::TooLong { len: 4100, max: 4096, .. })));
+    assert!(matches!(bench.end.error, Some(PeerError::TooLong { len: 4100, max: 4096, .. })));
     bench.end();
 }
 
 #[test]
 fn an_initiator_that_stops_in_the_middle_of_a_burst_is_known_to_owe_data() {
     let mut bench = bench(PLAIN);
-    assert!(!bench.target.awaits_data());
+    assert!(!bench.end.session.awaits_data());
     bench.send(write(0, 0, 2).as_bytes(), &[]);
     let tag = r2t(&mut bench, 0, 0, 1024);
     bench.send(data_out(0, tag, 0, 0, 0).as_bytes(), &[1; 512]);
-    assert!(bench.target.awaits_data());
+    assert!(bench.end.session.awaits_data());
     bench.end();
 }

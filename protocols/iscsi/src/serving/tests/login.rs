@@ -22,22 +22,22 @@ fn response(bench: &mut Bench) -> LoginStatus {
 #[test]
 fn a_login_is_held_until_it_is_granted() {
     let mut bench = Bench::new(Stage::Granting, PLAIN);
-    assert_eq!(bench.target.receiving(), Receiving::Paused);
-    assert_eq!(bench.target.state, State::Granting);
+    assert_eq!(bench.end.session.receiving(), Receiving::Paused);
+    assert_eq!(bench.end.session.state, State::Granting);
     assert!(said(&mut bench).is_empty());
     let Some(Demand::Login(demand)) = bench.demands.first() else { panic!("no login") };
     assert_eq!(demand.initiator, crate::check::target::INITIATOR);
     bench.grant();
     let pdu = said_once(&mut bench);
     let response: &LoginResponse = pdu.of();
-    let shared = Arc::clone(&bench.target.shared);
+    let shared = Arc::clone(&bench.end.session.shared);
     assert_ne!(shared.tsih, 0);
     assert_eq!(response.tsih.get(), shared.tsih);
     assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (number(0), number(7)));
     let text = String::from_utf8(pdu.data).unwrap();
     assert!(text.contains(&format!("TargetPortalGroupTag={PORTAL_GROUP}\0")), "{text:?}");
-    assert_eq!(bench.target.state, State::FullFeature);
-    assert_eq!(bench.target.receiving(), Receiving::Bytes);
+    assert_eq!(bench.end.session.state, State::FullFeature);
+    assert_eq!(bench.end.session.receiving(), Receiving::Bytes);
     let first = pdu.header;
     bench.send(test_unit_ready(0).as_bytes(), &[]);
     bench.answer_all();
@@ -50,9 +50,9 @@ fn a_login_is_held_until_it_is_granted() {
 #[test]
 fn a_login_that_is_not_granted_is_told_so_and_closed() {
     let mut bench = Bench::new(Stage::Granting, PLAIN);
-    bench.target.handle_login(Err(LoginStatus::OUT_OF_RESOURCES));
+    bench.end.session.handle_login(Err(LoginStatus::OUT_OF_RESOURCES));
     assert_eq!(response(&mut bench), LoginStatus::OUT_OF_RESOURCES);
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
     bench.end();
 }
 
@@ -78,13 +78,13 @@ fn who_may_not_come_in_is_told_why() {
         if status == LoginStatus::AUTHENTICATION_FAILURE {
             // A failed authentication is answered late.
             let told_at = config.refusal_delay;
-            assert_eq!(bench.target.handle_timeout(Nanos(told_at.0 - 1)), Ok(()));
-            assert_eq!((bench.error, bench.target.output_len()), (None, 0));
-            bench.error = bench.target.handle_timeout(told_at).err();
+            assert_eq!(bench.end.session.handle_timeout(Nanos(told_at.0 - 1)), Ok(()));
+            assert_eq!((bench.end.error, bench.end.session.output_len()), (None, 0));
+            bench.end.error = bench.end.session.handle_timeout(told_at).err();
         }
-        assert_eq!(bench.error, Some(PeerError::Login(status)));
+        assert_eq!(bench.end.error, Some(PeerError::Login(status)));
         assert_eq!(response(&mut bench), status);
-        assert!(bench.target.is_closing());
+        assert!(bench.end.session.is_closing());
         bench.end();
     }
 }
@@ -117,7 +117,7 @@ fn digests_begin_behind_the_last_login_response() {
     assert_eq!(said_once(&mut bench).opcode(), Opcode::LOGIN_RESPONSE);
     bench.digests = Digests { header: true, data: true };
     bench.volume.bytes_mut().fill(3);
-    assert!(bench.target.wants_payload_bytes());
+    assert!(bench.end.session.wants_payload_bytes());
     bench.send(read(0, 0, 2).as_bytes(), &[]);
     bench.answer_all();
     assert_eq!(said_once(&mut bench).data, [3; 1024]);
@@ -130,7 +130,7 @@ fn commands_sent_with_the_login_are_taken_when_it_is_granted() {
     let login = login_pdu(PLAIN, 0, 1, false);
     bench.feed(&login);
     let command = test_unit_ready(0);
-    assert_eq!(bench.target.handle_input(command.as_bytes()), Ok(0), "it waits");
+    assert_eq!(bench.end.session.handle_input(command.as_bytes()), Ok(0), "it waits");
     bench.grant();
     bench.feed(command.as_bytes());
     bench.answer_all();

@@ -152,5 +152,5 @@ fn sense(pdu: &Pdu) -> [u8; 3] {
 
 fn answer_with(bench: &mut Bench, request: &Request, outcome: Outcome) {
     let done = Completion { tag: request.tag, outcome, payload: Payload::None };
-    bench.target.handle_completion(done, &[]);
+    bench.end.session.handle_completion(done, &[]);
 }

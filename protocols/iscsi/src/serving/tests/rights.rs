@@ -103,7 +103,7 @@ fn an_initiator_that_sees_no_unit_of_a_target_neither_finds_it_nor_logs_in() {
     bench.feed(&crate::check::target::login_of(PLAIN, 0, 1));
     // As for a target that does not exist.
     let refused = LoginStatus::NOT_FOUND;
-    assert_eq!(bench.error, Some(crate::PeerError::Login(refused)));
+    assert_eq!(bench.end.error, Some(crate::PeerError::Login(refused)));
     for (rights, is_told) in [([None, None], false), ([None, READ], true)] {
         for asked in ["SendTargets=All\0".to_owned(), format!("SendTargets={TARGET}\0")] {
             let mut bench = Bench::of(Stage::Discovery, PLAIN, exports_with(rights), config());
@@ -121,25 +121,25 @@ fn an_initiator_that_sees_no_unit_of_a_target_neither_finds_it_nor_logs_in() {
 fn a_change_of_rights_is_reported_and_the_session_stays() {
     let mut bench = bench([WRITE, WRITE]);
     // One unit less: the other one says that the inventory has changed, and the initiator is told at once.
-    bench.target.set_exports(Arc::new(exports_with([WRITE, None])));
+    bench.end.session.set_exports(Arc::new(exports_with([WRITE, None])));
     assert_eq!(opcodes(&said(&mut bench)), [Opcode::ASYNC]);
     assert_eq!(sense(&answer(&mut bench, &test_unit_ready(0))), [6, 0x3F, 0x0E]);
     assert_eq!(status(&answer(&mut bench, &test_unit_ready(1))), 0);
     assert_eq!(luns(&mut bench, 2), [0]);
     // The unit becomes write protected: MODE PARAMETERS CHANGED.
-    bench.target.set_exports(Arc::new(exports_with([READ, None])));
+    bench.end.session.set_exports(Arc::new(exports_with([READ, None])));
     assert_eq!(opcodes(&said(&mut bench)), [Opcode::NOP_IN; 0]);
     assert_eq!(sense(&answer(&mut bench, &test_unit_ready(3))), [6, 0x2A, 1]);
     // No unit at all, and then both again.
-    bench.target.set_exports(Arc::new(exports_with([None, None])));
+    bench.end.session.set_exports(Arc::new(exports_with([None, None])));
     said(&mut bench);
     assert_eq!(sense(&answer(&mut bench, &test_unit_ready(4))), [5, 0x25, 0]);
     assert_eq!(luns(&mut bench, 5), [0; 0]);
-    bench.target.set_exports(Arc::new(exports(2)));
+    bench.end.session.set_exports(Arc::new(exports(2)));
     assert_eq!(opcodes(&said(&mut bench)), [Opcode::ASYNC]);
     assert_eq!(sense(&answer(&mut bench, &test_unit_ready(6))), [6, 0x3F, 0x0E]);
     assert_eq!(luns(&mut bench, 7), [0, 1]);
-    assert_eq!(bench.error, None);
+    assert_eq!(bench.end.error, None);
 }
 
 #[test]
@@ -152,13 +152,13 @@ fn an_initiator_that_holds_data_back_does_not_keep_a_right_that_it_has_lost() {
         let r2t = said_once(&mut bench);
         assert_eq!(r2t.opcode(), Opcode::R2T);
         let tag = r2t.of::<R2t>().ttt.get();
-        bench.target.set_exports(Arc::new(exports_with(rights)));
+        bench.end.session.set_exports(Arc::new(exports_with(rights)));
         bench.take_demands();
         let pdus = said(&mut bench);
         let refused = pdus.iter().find(|pdu| pdu.opcode() == Opcode::SCSI_RESPONSE).unwrap();
         assert_eq!(sense(refused), expected);
         // The data that comes nevertheless is dropped.
         bench.send(data_out(0, tag, 0, 0, FINAL).as_bytes(), &[9; 1024]);
-        assert_eq!((bench.demands.len(), bench.error), (0, None));
+        assert_eq!((bench.demands.len(), bench.end.error), (0, None));
     }
 }

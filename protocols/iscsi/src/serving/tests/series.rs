@@ -56,7 +56,7 @@ fn a_long_write_holds_one_buffer_at_a_time_and_is_answered_once() {
     let mut r2ts = 0;
     for _ in 0..2 {
         while bench.demands.is_empty() {
-            assert_eq!(bench.memory.taken(), 1);
+            assert_eq!(bench.end.memory.taken(), 1);
             r2ts += send_asked(&mut bench, 0, &bytes);
         }
         bench.answer_all();
@@ -78,7 +78,7 @@ fn a_long_read_is_one_run_of_numbered_parts_with_the_status_in_the_last() {
     for _ in 0..2 {
         let request = handed_out(&mut bench);
         bench.answer(request);
-        assert!(bench.memory.taken() <= 1);
+        assert!(bench.end.memory.taken() <= 1);
         pdus.extend(said(&mut bench));
         bench.take_demands();
     }
@@ -177,7 +177,7 @@ fn a_copy_moves_no_data_of_the_initiators_and_can_be_asked_about() {
     let (command, list) = copy(1);
     bench.send(command.as_bytes(), &list);
     let held_back = std::mem::take(&mut bench.demands);
-    assert_eq!((bench.memory.taken(), held_back.len()), (0, 1));
+    assert_eq!((bench.end.memory.taken(), held_back.len()), (0, 1));
     assert_eq!(copy_status(&mut bench, 2), Some((0, 0, 0)));
     bench.demands = held_back;
     bench.answer_all();
@@ -208,7 +208,7 @@ fn what_goes_piece_by_piece_is_aborted_between_two_pieces() {
         assert!(bench.demands.is_empty(), "and no other follows");
         let pdu = said_once(&mut bench);
         assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::TASK_RESPONSE, TaskResult::COMPLETE.0));
-        assert_eq!((bench.target.commands_in_flight(), bench.memory.taken()), (0, 0));
+        assert_eq!((bench.end.session.commands_in_flight(), bench.end.memory.taken()), (0, 0));
         bench.end();
     }
 }
@@ -221,9 +221,9 @@ fn a_reset_ends_a_copy_and_nothing_is_known_of_it_any_more() {
     let request = handed_out(&mut bench);
     let raised =
         Raised { volume: Some(unit(0).volume), to: Addressees::All, attention: Attention::Reset };
-    bench.target.raise(&raised);
+    bench.end.session.raise(&raised);
     bench.answer(request);
-    assert_eq!(bench.target.commands_in_flight(), 0);
+    assert_eq!(bench.end.session.commands_in_flight(), 0);
     assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
     bench.send(test_unit_ready(1).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [6, 0x29, 3]);

@@ -15,7 +15,7 @@ const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN 
 fn one_and_a_half() -> ([Bench; 2], Box<LoginDemand>) {
     let first = Bench::new(Stage::FullFeature, SEVERAL);
     let mut second = Bench::new(Stage::Login, SEVERAL);
-    let tsih = first.target.shared.tsih;
+    let tsih = first.end.session.shared.tsih;
     assert_ne!(tsih, 0, "the login is granted");
     second.feed(&login_pdu(SEVERAL, tsih, 2, false));
     let Some(Demand::Login(demand)) = second.demands.pop() else { panic!("no login") };
@@ -26,18 +26,18 @@ fn one_and_a_half() -> ([Bench; 2], Box<LoginDemand>) {
 fn pair() -> [Bench; 2] {
     let ([mut first, mut second], demand) = one_and_a_half();
     let granted = admit(&mut first.portal, &demand);
-    second.target.handle_login(granted);
+    second.end.session.handle_login(granted);
     assert_eq!(said_once(&mut second).number(36), 0, "status success");
-    assert_eq!(second.target.shared.nexus, first.target.shared.nexus);
+    assert_eq!(second.end.session.shared.nexus, first.end.session.shared.nexus);
     [first, second]
 }
 
 /// Drives both connections as the shard does when one concerns its siblings.
 fn resume(benches: &mut [Bench; 2]) {
-    while benches.iter_mut().any(|bench| bench.target.concerns_siblings()) {
+    while benches.iter_mut().any(|bench| bench.end.session.concerns_siblings()) {
         for index in 0..2 {
             carry_orders(benches, index);
-            benches[index].target.resume().unwrap();
+            benches[index].end.session.resume().unwrap();
             benches[index].feed(&[]);
         }
     }
@@ -45,13 +45,13 @@ fn resume(benches: &mut [Bench; 2]) {
 
 fn carry_orders(benches: &mut [Bench; 2], index: usize) {
     let other = 1 - index;
-    while let Some(order) = benches[index].target.sibling_request() {
-        let outcome = benches[other].target.handle_sibling_request(&order);
+    while let Some(order) = benches[index].end.session.sibling_request() {
+        let outcome = benches[other].end.session.handle_sibling_request(&order);
         benches[other].feed(&[]);
-        benches[index].target.handle_sibling_outcome(outcome);
+        benches[index].end.session.handle_sibling_outcome(outcome);
     }
-    if benches[index].target.awaits_others() && benches[other].target.is_acknowledged() {
-        benches[index].target.lift_fence();
+    if benches[index].end.session.awaits_others() && benches[other].end.session.is_acknowledged() {
+        benches[index].end.session.lift_fence();
     }
 }
 
@@ -67,7 +67,7 @@ fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
     }
     resume(&mut benches);
     assert!(benches[1].demands.is_empty(), "others come first");
-    assert!(benches[1].target.awaits_data(), "the initiator owes them");
+    assert!(benches[1].end.session.awaits_data(), "the initiator owes them");
     benches[0].send(read(0, 0, 1).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [1, 1]);
@@ -75,7 +75,7 @@ fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
     benches[0].send(read(4, 0, 1).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [3, 3]);
-    assert!(!benches[1].target.awaits_data());
+    assert!(!benches[1].end.session.awaits_data());
     benches.iter_mut().for_each(Bench::answer_all);
     let [first, second] = [0, 1].map(|index| said(&mut benches[index]));
     assert_eq!([first.len(), second.len()], [3, 3]);
@@ -91,11 +91,11 @@ fn connections_look_at_one_another_only_when_a_command_waits_for_its_turn() {
     let mut benches = pair();
     benches[0].send(read(0, 0, 1).as_bytes(), &[]);
     benches[1].send(read(1, 0, 1).as_bytes(), &[]);
-    assert!(benches.iter_mut().all(|bench| !bench.target.concerns_siblings()));
+    assert!(benches.iter_mut().all(|bench| !bench.end.session.concerns_siblings()));
     benches[1].send(read(3, 0, 1).as_bytes(), &[]);
     benches[0].send(read(2, 0, 1).as_bytes(), &[]);
-    assert!(benches[0].target.concerns_siblings());
-    benches[1].target.resume().unwrap();
+    assert!(benches[0].end.session.concerns_siblings());
+    benches[1].end.session.resume().unwrap();
     benches[1].feed(&[]);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [2, 2]);
     end(benches);
@@ -153,7 +153,7 @@ fn a_number_that_came_on_two_connections_is_one_command_and_stops_nobody() {
     benches[0].send(read(0, 0, 1).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [2, 1]);
-    assert_eq!(benches[1].target.commands_in_flight(), 1, "the second one is forgotten");
+    assert_eq!(benches[1].end.session.commands_in_flight(), 1, "the second one is forgotten");
     end(benches);
 }
 
@@ -176,7 +176,7 @@ fn a_logout_of_the_session_ends_all_connections_and_one_of_a_connection_only_tha
         resume(&mut benches);
         let pdu = said_once(&mut benches[0]);
         assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 0));
-        assert_eq!([0, 1].map(|index| benches[index].target.is_closing()), expected);
+        assert_eq!([0, 1].map(|index| benches[index].end.session.is_closing()), expected);
         end(benches);
     }
 }
@@ -184,19 +184,19 @@ fn a_logout_of_the_session_ends_all_connections_and_one_of_a_connection_only_tha
 #[test]
 fn a_session_does_not_outlive_the_loss_of_a_connection() {
     let mut benches = pair();
-    benches[0].target.terminate(PeerError::Silent);
+    benches[0].end.session.terminate(PeerError::Silent);
     resume(&mut benches);
-    assert!(benches[1].target.is_closing());
+    assert!(benches[1].end.session.is_closing());
     end(benches);
 }
 
 #[test]
 fn a_connection_that_joins_a_session_that_is_over_by_then_ends_with_it() {
     let ([mut first, mut second], demand) = one_and_a_half();
-    first.target.terminate(PeerError::Silent);
+    first.end.session.terminate(PeerError::Silent);
     let granted = admit(&mut first.portal, &demand);
-    second.target.handle_login(granted);
-    assert!(second.target.is_closing());
+    second.end.session.handle_login(granted);
+    assert!(second.end.session.is_closing());
     end([first, second]);
 }
 
@@ -206,7 +206,7 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
     benches[1].send(write(0, 0, 1).as_bytes(), &[]);
     benches[0].send(logout(LogoutReason::CONNECTION, 2, 1).as_bytes(), &[]);
     resume(&mut benches);
-    assert!(benches[1].target.is_closing());
+    assert!(benches[1].end.session.is_closing());
     let pdu = said_once(&mut benches[0]);
     assert_eq!(pdu.number(32), number(WINDOW + 1).get(), "nor is the logout");
     benches[0].send(test_unit_ready(2).as_bytes(), &[]);
@@ -226,14 +226,14 @@ fn a_logout_waits_for_what_other_connections_that_it_ends_had_handed_out() {
         assert_eq!(benches[1].demands.len(), 1, "it is with the device");
         benches[0].send(logout(reason, cid, 1).as_bytes(), &[]);
         resume(&mut benches);
-        assert!(benches[1].target.is_closing());
+        assert!(benches[1].end.session.is_closing());
         assert!(said(&mut benches[0]).is_empty(), "the write may land yet");
         let [Demand::Change(_, change)] = &benches[0].demands[..] else { panic!("not asked for") };
         assert_eq!(change.kind, ChangeKind::EndTasks(TaskSet::Own));
         benches[0].answer_all();
         let pdu = said_once(&mut benches[0]);
         assert_eq!((pdu.opcode(), pdu.itt(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 9, 0));
-        assert_eq!(benches[0].target.is_closing(), goes);
+        assert_eq!(benches[0].end.session.is_closing(), goes);
         end(benches);
     }
 }
@@ -249,11 +249,11 @@ fn a_logout_of_a_connection_that_is_not_there_says_so_and_ends_no_later_one() {
     resume(&mut benches);
     let results: Vec<u8> = said(&mut benches[0]).iter().map(|pdu| pdu.header[2]).collect();
     assert_eq!(results, [1, 1, 1], "no such connection");
-    assert!(benches.iter().all(|bench| !bench.target.is_closing()));
+    assert!(benches.iter().all(|bench| !bench.end.session.is_closing()));
     benches[0].send(logout(LogoutReason::CONNECTION, 2, 0).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!(said_once(&mut benches[0]).header[2], 0);
-    assert!(benches[1].target.is_closing());
+    assert!(benches[1].end.session.is_closing());
     end(benches);
 }
 
@@ -267,7 +267,7 @@ fn what_a_connection_that_leaves_had_waiting_keeps_nobody_waiting() {
         request.opcode = OpcodeByte::immediate(Opcode::LOGOUT_REQUEST);
         benches[usize::from(leaves_by_itself)].send(request.as_bytes(), &[]);
         resume(&mut benches);
-        assert!(benches[1].target.is_closing() && benches[1].demands.is_empty());
+        assert!(benches[1].end.session.is_closing() && benches[1].demands.is_empty());
         benches[0].drain_output();
         for index in [0, 2, 4] {
             benches[0].send(read(index, 0, 1).as_bytes(), &[]);
@@ -500,7 +500,7 @@ fn a_reset_by_another_comes_before_what_waits_for_its_turn() {
     benches[1].send(write(1, 0, 1).as_bytes(), &[1; 512]);
     let (volume, attention) = (Some(unit(0).volume), Attention::Reset);
     let raised = Raised { volume, to: Addressees::All, attention };
-    benches.iter_mut().for_each(|bench| bench.target.raise(&raised));
+    benches.iter_mut().for_each(|bench| bench.end.session.raise(&raised));
     assert!(said(&mut benches[1]).is_empty(), "it has not begun");
     benches[0].send(test_unit_ready(0).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut benches[0])), [6, 0x29, 3]);

@@ -109,7 +109,7 @@ fn a_function_for_everybody_goes_to_the_control_side_when_own_tasks_are_over() {
         bench.answer_all();
         let pdus = said(&mut bench);
         assert_eq!(result(&pdus[0]), TaskResult::COMPLETE);
-        assert_eq!(bench.target.is_closing(), ends);
+        assert_eq!(bench.end.session.is_closing(), ends);
         assert_eq!(pdus.len(), if ends { 2 } else { 1 }, "who is thrown out is told");
         bench.end();
     }
@@ -121,8 +121,8 @@ fn a_reset_by_another_aborts_what_collects_data_and_says_so() {
     bench.send(write(0, 0, 1).as_bytes(), &[]);
     bench.drain_output();
     let (volume, attention) = (Some(unit(0).volume), Attention::Reset);
-    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
-    assert_eq!(bench.target.commands_in_flight(), 0);
+    bench.end.session.raise(&Raised { volume, to: Addressees::All, attention });
+    assert_eq!(bench.end.session.commands_in_flight(), 0);
     assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
     bench.send(test_unit_ready(1).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [6, 0x29, 3]);
@@ -135,7 +135,7 @@ fn a_task_set_that_another_clears_is_aborted_and_only_the_tasks_say_so() {
     bench.send(write(0, 0, 1).as_bytes(), &[]);
     let tag = said_once(&mut bench).of::<R2t>().ttt.get();
     let (volume, attention) = (Some(unit(0).volume), Attention::TasksCleared);
-    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
+    bench.end.session.raise(&Raised { volume, to: Addressees::All, attention });
     assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
     bench.send(data_out(0, tag, 0, 0, FINAL).as_bytes(), &[1; 512]);
     assert!(bench.demands.is_empty(), "what comes late is nobody's");
@@ -151,11 +151,11 @@ fn a_target_that_begins_anew_ends_its_sessions_and_is_told_of_as_a_start() {
     bench.send(write(0, 0, 1).as_bytes(), &[]);
     bench.drain_output();
     let (volume, attention) = (Some(unit(0).volume), Attention::ColdReset);
-    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
+    bench.end.session.raise(&Raised { volume, to: Addressees::All, attention });
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.header[36]), (Opcode::ASYNC, 3), "all connections are dropped");
-    assert!(bench.target.is_closing());
-    assert!(bench.target.shared.is_forgotten());
+    assert!(bench.end.session.is_closing());
+    assert!(bench.end.session.shared.is_forgotten());
     bench.end();
 }
 
@@ -186,12 +186,12 @@ fn a_logout_waits_for_tasks_and_then_the_connection_ends() {
     bench.send(request.as_bytes(), &[]);
     bench.send(read(3, 0, 1).as_bytes(), &[]);
     assert_eq!(bench.demands.len(), 1, "nothing is taken any more");
-    assert!(said(&mut bench).is_empty() && !bench.target.is_closing());
+    assert!(said(&mut bench).is_empty() && !bench.end.session.is_closing());
     bench.answer_all();
     let pdus = said(&mut bench);
     assert_eq!(opcodes(&pdus), [Opcode::DATA_IN, Opcode::LOGOUT_RESPONSE]);
     assert_eq!((pdus[1].itt(), pdus[1].header[2]), (9, 0));
-    assert!(bench.target.is_closing() && bench.target.has_logged_out);
+    assert!(bench.end.session.is_closing() && bench.end.session.has_logged_out);
     bench.end();
 }
 
@@ -207,7 +207,7 @@ fn a_logout_of_another_connection_or_for_recovery_is_refused() {
         bench.send(request.as_bytes(), &[]);
         let pdu = said_once(&mut bench);
         assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, expected));
-        assert!(!bench.target.is_closing());
+        assert!(!bench.end.session.is_closing());
         bench.end();
     }
 }
@@ -239,25 +239,25 @@ fn a_silent_initiator_is_asked_and_then_given_up() {
     let usual = config();
     let mut bench = bench();
     let start = usual.login_timeout;
-    assert_eq!(bench.target.handle_timeout(start), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(start), Ok(()));
     assert!(said(&mut bench).is_empty(), "it has just logged in");
     let asked_at = start.plus(usual.ping_interval);
-    assert_eq!(bench.target.handle_timeout(Nanos(asked_at.0 - 1)), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(Nanos(asked_at.0 - 1)), Ok(()));
     assert!(said(&mut bench).is_empty(), "it is not asked before it has been silent");
-    assert_eq!(bench.target.handle_timeout(asked_at), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(asked_at), Ok(()));
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.itt()), (Opcode::NOP_IN, NO_TAG));
     let mut answer = NopOut::new(LunField::new(0), NO_TAG, pdu.number(20));
     answer.cmd_sn = number(0);
     bench.send(answer.as_bytes(), &[]);
     let heard_at = asked_at.plus(usual.ping_timeout);
-    assert_eq!(bench.target.handle_timeout(heard_at), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(heard_at), Ok(()));
     assert!(said(&mut bench).is_empty());
     let asked_at = heard_at.plus(usual.ping_interval);
-    assert_eq!(bench.target.handle_timeout(asked_at), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(asked_at), Ok(()));
     let over_at = asked_at.plus(usual.ping_timeout);
-    assert_eq!(bench.target.handle_timeout(over_at), Err(PeerError::Silent));
-    assert!(bench.target.is_closing());
+    assert_eq!(bench.end.session.handle_timeout(over_at), Err(PeerError::Silent));
+    assert!(bench.end.session.is_closing());
     bench.end();
 }
 
@@ -265,8 +265,8 @@ fn a_silent_initiator_is_asked_and_then_given_up() {
 fn a_login_has_its_time() {
     let mut bench = Bench::new(Stage::Login, PLAIN);
     let end = config().login_timeout;
-    assert_eq!(bench.target.handle_timeout(Nanos(end.0 - 1)), Ok(()));
-    assert_eq!(bench.target.handle_timeout(end), Err(PeerError::Silent));
+    assert_eq!(bench.end.session.handle_timeout(Nanos(end.0 - 1)), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(end), Err(PeerError::Silent));
     bench.end();
 }
 
@@ -336,7 +336,7 @@ fn text_that_is_none_or_belongs_to_no_exchange_is_rejected() {
         bench.send(text_request(0, FINAL, tag).as_bytes(), text);
         let pdu = said_once(&mut bench);
         assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::REJECT, reason.0));
-        assert_eq!(bench.error, None);
+        assert_eq!(bench.end.error, None);
         bench.end();
     }
 }
@@ -344,9 +344,9 @@ fn text_that_is_none_or_belongs_to_no_exchange_is_rejected() {
 #[test]
 fn a_shutdown_is_announced() {
     let mut bench = bench();
-    bench.target.shut_down();
+    bench.end.session.shut_down();
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.header[36], pdu.number(36)), (Opcode::ASYNC, 2, 2 << 24 | 1));
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
     bench.end();
 }

@@ -122,7 +122,7 @@ fn one_message_is_handled_at_a_time() {
     bench.send(with_cid(Command::authentication_receive(64), 3), &[]);
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=3 sqhd=3 {early}")]);
     let step = bench.step();
-    bench.target.handle_authentication(step);
+    bench.end.session.handle_authentication(step);
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=4 {}", Status::SUCCESS)]);
 }
 
@@ -148,9 +148,9 @@ fn an_answer_after_the_end_of_the_connection_is_ignored() {
     let mut bench = bench(Stage::Authenticating);
     bench.send_message(1, &HostEnd::new(names(), keys(), 1).negotiate());
     let step = bench.step();
-    bench.target.terminate(PeerError::Sequence(PduType::IC_REQ));
+    bench.end.session.terminate(PeerError::Sequence(PduType::IC_REQ));
     bench.drain_output();
-    bench.target.handle_authentication(step);
+    bench.end.session.handle_authentication(step);
     assert!(bench.sent().is_empty());
 }
 
@@ -158,10 +158,10 @@ fn an_answer_after_the_end_of_the_connection_is_ignored() {
 fn a_host_that_does_not_authenticate_in_time_is_disconnected() {
     let mut silent = bench(Stage::Authenticating);
     let timeout = SessionConfig::default().handshake_timeout;
-    assert_eq!(silent.target.handle_timeout(timeout), Err(PeerError::Silent));
+    assert_eq!(silent.end.session.handle_timeout(timeout), Err(PeerError::Silent));
     let mut authenticated = bench(Stage::Authenticating);
     assert!(authenticated.authenticate(keys()));
-    assert_eq!(authenticated.target.handle_timeout(timeout), Ok(()));
+    assert_eq!(authenticated.end.session.handle_timeout(timeout), Ok(()));
 }
 
 #[test]

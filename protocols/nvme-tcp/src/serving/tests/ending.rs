@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn a_flush_of_all_namespaces_is_a_request_for_each_and_one_answer() {
     let mut bench = bench(Stage::Io);
-    let namespace = *bench.target.namespaces().get(NSID).unwrap();
+    let namespace = *bench.end.session.namespaces().get(NSID).unwrap();
     let both = [(NSID, namespace), (NamespaceId(3), namespace)];
     let table = nearflash_nvme::NamespaceTable::new(both, nearflash_units::ByteLen(1 << 20));
-    bench.target.set_namespaces(std::sync::Arc::new(table));
+    bench.end.session.set_namespaces(std::sync::Arc::new(table));
     bench.send(with_cid(Command::flush(NamespaceId::ALL), 1), &[]);
     let tags: Vec<_> = bench
         .demands
@@ -22,7 +22,10 @@ fn a_flush_of_all_namespaces_is_a_request_for_each_and_one_answer() {
     assert_ne!(tags[0], tags[1]);
     for (tag, outcome) in [(tags[0], Outcome::WriteFault), (tags[1], Outcome::Success)] {
         assert_eq!(bench.sent(), [] as [String; 0]);
-        bench.target.handle_completion(Completion { tag, outcome, payload: Payload::None }, &[]);
+        bench
+            .end
+            .session
+            .handle_completion(Completion { tag, outcome, payload: Payload::None }, &[]);
     }
     let error = Status::WRITE_FAULT;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {error}")]);
@@ -32,7 +35,7 @@ fn a_flush_of_all_namespaces_is_a_request_for_each_and_one_answer() {
 fn a_flush_of_no_namespaces_succeeds() {
     let mut bench = bench(Stage::Io);
     let table = nearflash_nvme::NamespaceTable::new([], nearflash_units::ByteLen(1 << 20));
-    bench.target.set_namespaces(std::sync::Arc::new(table));
+    bench.end.session.set_namespaces(std::sync::Arc::new(table));
     bench.send(with_cid(Command::flush(NamespaceId::ALL), 1), &[]);
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {success}")]);
@@ -46,7 +49,7 @@ fn an_admin_command_goes_out_with_its_data_and_comes_back_with_the_answers() {
     let Some(Demand::Admin(demand)) = bench.demands.pop() else { panic!("an admin command") };
     assert_eq!((demand.command.opcode, &demand.data[..]), (0x09, &[3; 16][..]));
     let entry = CompletionEntry::with_result(CommandId(4), Status::SUCCESS, 77);
-    bench.target.handle_admin_response(entry, &[]);
+    bench.end.session.handle_admin_response(entry, &[]);
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=4 sqhd=2 {success}")]);
 
@@ -55,7 +58,7 @@ fn an_admin_command_goes_out_with_its_data_and_comes_back_with_the_answers() {
     bench.send(with_cid(identify, 5), &[]);
     bench.demands.clear();
     let entry = CompletionEntry::new(CommandId(5), Status::SUCCESS);
-    bench.target.handle_admin_response(entry, &[0; 4096]);
+    bench.end.session.handle_admin_response(entry, &[0; 4096]);
     let data = "C2HData cid=5 ttag=0 offset=0 len=1000 pdo=24 last".to_owned();
     assert_eq!(bench.sent(), [data, format!("CapsuleResp cid=5 sqhd=3 {success}")]);
 }
@@ -86,6 +89,6 @@ fn answers_after_the_end_give_their_buffers_back() {
     bench.send(read(2), &[]);
     bench.feed(TermReq::new(PduType::H2C_TERM_REQ, FatalStatus::SEQUENCE, 0, 0).as_bytes());
     bench.answer_all();
-    assert!(bench.memory.taken() > 0, "the read's buffer came");
+    assert!(bench.end.memory.taken() > 0, "the read's buffer came");
     bench.end();
 }

@@ -13,7 +13,7 @@ fn a_write_in_its_capsule_becomes_a_request_with_its_payload() {
     let Operation::Write { payload, force_unit_access: true } = request.operation else {
         panic!("{request:?}")
     };
-    assert_eq!(bench.memory.bytes(payload), [7; 512]);
+    assert_eq!(bench.end.memory.bytes(payload), [7; 512]);
     bench.answer_all();
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {success}")]);
@@ -74,7 +74,7 @@ fn a_write_without_data_is_asked_for_it_once_there_is_a_buffer() {
     bench.feed(&stream);
     let [Demand::Request(request)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
     let Operation::Write { payload, .. } = request.operation else { panic!("{request:?}") };
-    assert_eq!(bench.memory.bytes(payload), [[1; 512], [2; 512]].concat());
+    assert_eq!(bench.end.memory.bytes(payload), [[1; 512], [2; 512]].concat());
 }
 
 #[test]
@@ -111,7 +111,10 @@ fn data_that_does_not_continue_is_out_of_range() {
     data_pdu(&mut stream, ids, PduFlags::LAST, &[2; 256], Digests::NONE);
     stream[13] = 1; // DATAO 256, while nothing was received
     bench.feed(&stream);
-    assert_eq!(bench.error, Some(PeerError::DataOutOfRange { offset: 256, len: 256, expected: 0 }));
+    assert_eq!(
+        bench.end.error,
+        Some(PeerError::DataOutOfRange { offset: 256, len: 256, expected: 0 })
+    );
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn a_dataset_hint_is_answered_without_a_request() {
 
 /// The namespaces of the bench without the first one, or with it write protected.
 fn reduced(bench: &Bench, write_protected: Option<bool>) -> std::sync::Arc<NamespaceTable> {
-    let entry = *bench.target.namespaces().get(NSID).unwrap();
+    let entry = *bench.end.session.namespaces().get(NSID).unwrap();
     let entry = write_protected.map(|write_protected| NamespaceEntry { write_protected, ..entry });
     let entries = entry.map(|entry| (NSID, entry));
     std::sync::Arc::new(NamespaceTable::new(entries, ByteLen(1 << 20)))
@@ -226,7 +229,7 @@ fn a_host_that_holds_data_back_does_not_keep_a_right_that_it_has_lost() {
         bench.provide_buffers();
         assert_eq!(bench.sent(), ["R2T cid=1 ttag=0 offset=0 len=512"]);
         let table = reduced(&bench, table);
-        bench.target.set_namespaces(table);
+        bench.end.session.set_namespaces(table);
         bench.send_data(1, 0, PduFlags::LAST, &[1; 512]);
         let sent = bench.sent();
         match status {
@@ -248,7 +251,7 @@ fn a_deallocation_whose_ranges_come_after_the_loss_of_the_right_is_refused() {
         bench.send(with_cid(Command::deallocate(NSID, 0), 1), &[]);
         assert_eq!(bench.sent(), ["R2T cid=1 ttag=0 offset=0 len=16"]);
         let table = reduced(&bench, table);
-        bench.target.set_namespaces(table);
+        bench.end.session.set_namespaces(table);
         bench.send_data(1, 0, PduFlags::LAST, &[0; 16]);
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {}", status.dnr())]);
         assert_eq!(bench.demands.len(), 0);
@@ -260,7 +263,7 @@ fn a_write_whose_data_has_come_ends_after_the_loss_of_the_right() {
     let mut bench = bench(Stage::Io);
     bench.send(in_capsule(write(1)), &[7; 512]);
     let table = reduced(&bench, None);
-    bench.target.set_namespaces(table);
+    bench.end.session.set_namespaces(table);
     bench.answer_all();
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {success}")]);

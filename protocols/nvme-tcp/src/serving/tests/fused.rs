@@ -39,7 +39,7 @@ fn a_write_that_may_not_be_fails_its_compare() {
         bench.send(in_capsule(write(2)).with_fused(Fused::Second), &[5; 512]);
         let Some(Demand::Request(request)) = bench.demands.pop() else { panic!("a request") };
         let done = Completion { tag: request.tag, outcome, payload: Payload::None };
-        bench.target.handle_completion(done, &[]);
+        bench.end.session.handle_completion(done, &[]);
         let (first, second) = (Status::ABORTED_FUSED_FAILED, Status::from(outcome));
         let expected = [
             format!("CapsuleResp cid=1 sqhd=2 {first}"),
@@ -73,8 +73,8 @@ fn a_fused_command_without_its_other_is_aborted() {
             bench.send_data(1, 0, PduFlags::LAST, &[0; 512]);
         }
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {missing}")]);
-        assert_eq!(bench.target.wants_buffer(), None);
-        assert_eq!(bench.target.commands_in_flight(), 1);
+        assert_eq!(bench.end.session.wants_buffer(), None);
+        assert_eq!(bench.end.session.commands_in_flight(), 1);
         bench.end();
     }
 }

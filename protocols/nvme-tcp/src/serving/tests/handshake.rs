@@ -39,7 +39,7 @@ fn an_alignment_beyond_128_bytes_is_an_invalid_field() {
 fn a_second_ic_req_is_out_of_sequence() {
     let mut bench = bench(Stage::Io);
     bench.feed(InitPdu::request(DataAlignment(0), Digests::NONE.into(), 0).as_bytes());
-    assert_eq!(bench.error, Some(PeerError::Sequence(PduType::IC_REQ)));
+    assert_eq!(bench.end.error, Some(PeerError::Sequence(PduType::IC_REQ)));
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=128"]);
 }
 
@@ -48,7 +48,7 @@ fn a_command_before_the_ic_req_is_out_of_sequence() {
     let mut bench = bench(Stage::AwaitingIcReq);
     bench.send(read(1), &[]);
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=72"]);
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_command_before_connect_is_a_sequence_error_and_no_more() {
         bench.send(in_capsule(write(1)), &[1; 512]);
         let error = Status::COMMAND_SEQUENCE_ERROR.dnr();
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=0 {error}")]);
-        assert_eq!(bench.target.receiving(), Receiving::Bytes);
+        assert_eq!(bench.end.session.receiving(), Receiving::Bytes);
     }
 }
 
@@ -70,7 +70,7 @@ fn a_connect_without_flow_control_is_answered_with_sqhd_ffff() {
         bench.grant(QueueKind::Io);
         let success = Status::SUCCESS;
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=0 sqhd={head} {success}")]);
-        assert_eq!(bench.target.handle_timeout(Nanos(u64::MAX)), Ok(()));
+        assert_eq!(bench.end.session.handle_timeout(Nanos(u64::MAX)), Ok(()));
     }
 }
 
@@ -101,8 +101,8 @@ fn connect_command() -> Command {
 fn a_host_that_says_nothing_is_given_up_without_a_word() {
     let mut bench = bench(Stage::Connecting);
     let until = SessionConfig::default().handshake_timeout;
-    assert_eq!(bench.target.handle_timeout(Nanos(until.0 - 1)), Ok(()));
-    assert_eq!(bench.target.handle_timeout(until), Err(PeerError::Silent));
-    assert!(bench.target.is_closing());
+    assert_eq!(bench.end.session.handle_timeout(Nanos(until.0 - 1)), Ok(()));
+    assert_eq!(bench.end.session.handle_timeout(until), Err(PeerError::Silent));
+    assert!(bench.end.session.is_closing());
     assert_eq!(bench.sent(), [] as [String; 0]);
 }

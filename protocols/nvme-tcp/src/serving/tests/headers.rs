@@ -70,7 +70,7 @@ fn a_host_that_gives_up_is_answered_with_nothing() {
     let mut bench = bench(Stage::Io);
     let request = TermReq::new(PduType::H2C_TERM_REQ, FatalStatus::LIMIT_EXCEEDED, 9, 0);
     bench.feed(request.as_bytes());
-    assert_eq!(bench.error, Some(PeerError::Terminated { status: 5, information: 9 }));
+    assert_eq!(bench.end.error, Some(PeerError::Terminated { status: 5, information: 9 }));
     assert_eq!(bench.sent(), [] as [String; 0]);
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
 }

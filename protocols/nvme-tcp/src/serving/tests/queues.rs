@@ -18,7 +18,7 @@ fn more_commands_than_entries_end_the_connection() {
     for cid in 0..=ENTRIES {
         bench.send(read(cid), &[]);
     }
-    assert_eq!(bench.error, Some(PeerError::QueueOverrun(ENTRIES)));
+    assert_eq!(bench.end.error, Some(PeerError::QueueOverrun(ENTRIES)));
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=72"]);
 }
 
@@ -40,14 +40,14 @@ fn a_host_that_does_not_read_is_not_listened_to() {
     let mut stream = Vec::new();
     capsule(&mut stream, read(1), &[], Digests::NONE);
     let mut answered = 0;
-    while bench.target.receiving() == Receiving::Bytes {
+    while bench.end.session.receiving() == Receiving::Bytes {
         bench.feed(&stream);
         bench.answer_all();
         answered += 1;
         assert!(answered < 1000, "it is paused in time");
     }
     bench.drain_output();
-    assert_eq!(bench.target.receiving(), Receiving::Bytes);
+    assert_eq!(bench.end.session.receiving(), Receiving::Bytes);
 }
 
 #[test]
@@ -56,5 +56,5 @@ fn a_disconnect_is_answered_and_ends_the_connection() {
     bench.send(with_cid(Command::disconnect(), 3), &[]);
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=3 sqhd=2 {success}")]);
-    assert!(bench.target.is_closing());
+    assert!(bench.end.session.is_closing());
 }

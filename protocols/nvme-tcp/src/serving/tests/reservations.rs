@@ -46,7 +46,7 @@ fn a_change_ends_with_the_status_of_what_became_of_it() {
         let mut bench = bench(Stage::Io);
         bench.send(reservation(IoOpcode::RESERVATION_ACQUIRE, 0x101, 16), &[1; 16]);
         let Some(Demand::Change(tag, _)) = bench.demands.pop() else { panic!("a change") };
-        bench.target.handle_change(tag, &result);
+        bench.end.session.handle_change(tag, &result);
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {status}")]);
     }
 }
@@ -91,7 +91,7 @@ fn a_report_fills_all_that_was_asked_for() {
 #[test]
 fn more_changes_at_once_than_are_taken_are_to_be_tried_again() {
     let mut bench = bench(Stage::Io);
-    bench.target.changes_in_flight = CHANGES_IN_FLIGHT_MAX - 1;
+    bench.end.session.changes_in_flight = CHANGES_IN_FLIGHT_MAX - 1;
     let report = |cid| with_cid(Command::reservation_report(NSID, 64), cid);
     bench.send(report(1), &[]);
     bench.send(report(2), &[]);
@@ -111,5 +111,5 @@ fn who_has_no_identifier_cannot_register() {
     bench.send(reservation(IoOpcode::RESERVATION_REGISTER, 0, 16), &[1; 16]);
     let status = Status::HOST_IDENTIFIER_INCONSISTENT.dnr();
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {status}")]);
-    assert_eq!(bench.target.receiving(), Receiving::Bytes);
+    assert_eq!(bench.end.session.receiving(), Receiving::Bytes);
 }
