@@ -22,6 +22,7 @@ use crate::host::{
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
+use crate::socket::REQUEST_LEN_MAX;
 use crate::status::{Status, StatusShow};
 use crate::token::{NewToken, OneToken, TokenCreate, TokenList, TokenRemove, Tokens};
 use crate::trace::{Trace, TraceRun};
@@ -240,6 +241,10 @@ impl<R: Into<Request>> From<R> for Conditional {
 /// # Errors
 /// When it is not a request of this schema.
 pub fn parse_request(line: &[u8]) -> Result<Conditional, ApiError> {
+    if line.len() >= REQUEST_LEN_MAX {
+        let message = format!("a request has at most {REQUEST_LEN_MAX} bytes");
+        return Err(ApiError::new(ErrorCode::InvalidRequest, message));
+    }
     // The error may quote the line, so it must be escaped.
     let refused = |error| {
         let message = format!("invalid request: {}", OneLine(error));

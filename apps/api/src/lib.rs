@@ -8,6 +8,7 @@ mod access;
 mod activity;
 mod call;
 mod chap;
+pub mod check;
 pub mod client;
 mod device;
 mod document;

@@ -9,8 +9,7 @@ use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
 use nearflash_cluster_store::{EtcdUrl, Listen};
-use nearflash_node::config::ServeArgs;
-use nearflash_records::CLIENT_PORT;
+use nearflash_config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
 
@@ -1186,7 +1185,7 @@ impl FromStr for Leaver {
             return Ok(Self::Machine(address));
         }
         if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Self::Machine(SocketAddr::new(ip, CLIENT_PORT)));
+            return Ok(Self::Machine(SocketAddr::new(ip, nearflash_records::CLIENT_PORT)));
         }
         text.parse().map(Self::Node).map_err(|error: <Name as FromStr>::Err| error.to_string())
     }

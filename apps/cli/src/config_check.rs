@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use nearflash_node::config::{Config, ConfigError};
+use nearflash_config::{Config, ConfigError};
 use serde::Serialize;
 
 use crate::apply::{chap_detail, grant_detail, host_detail, volume_detail};

@@ -35,7 +35,7 @@ mod zeroing;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_units::OneLine;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::prelude::*;

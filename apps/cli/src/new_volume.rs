@@ -1,7 +1,7 @@
 //! The volume of `nearflash volume create`: on a device of the node, or in the space of its cluster.
 
 use nearflash_api::{ClusterVolumeCreate, VolumeCreate};
-use nearflash_node::config::{ValueError, parse_block_size, parse_volume};
+use nearflash_config::{ValueError, parse_block_size, parse_volume};
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::BlockSize;
 

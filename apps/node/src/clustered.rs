@@ -34,13 +34,13 @@ use nearflash_space::slice::{Notes, SliceVerdict, Superblock};
 use uuid::Uuid;
 
 use crate::cluster::{ChangeError, Follower, MirrorSetup, note_of, record_of};
-use crate::config::{ClusterConfig, PULSE_PORT, Protocol};
 use crate::doors::Addresses;
 use crate::error::NodeError;
 use crate::joining::{self, Joining};
 use crate::node::{IsOver, Node};
 use crate::prepare::Slices;
 use crate::{Catalog, OnMirrors};
+use nearflash_config::{ClusterConfig, PULSE_PORT, Protocol};
 
 /// The time that the store has for its first answer.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);

@@ -14,10 +14,10 @@ use nearflash_session::DoorTls;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
 use crate::http::{NetworkDoor, socket_path};
-use crate::{DoorSocket, HostAccess, InitiatorAccess, NodeError, OpenDoor};
+use crate::{DoorSocket, NodeError, OpenDoor};
+use nearflash_config::{Admits, Advertise, Config, HostAccess, InitiatorAccess, Protocol};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
 const BACKLOG: i32 = 4096;
@@ -50,7 +50,7 @@ struct Bound {
 }
 
 /// Whether a door admits peers of other machines that neither authenticate nor are named.
-fn is_for_everyone(door: &crate::config::Door, config: &Config) -> bool {
+fn is_for_everyone(door: &nearflash_config::Door, config: &Config) -> bool {
     let names_nobody = match door.protocol {
         Protocol::NvmeTcp => config.hosts == HostAccess::Any,
         Protocol::Iscsi => config.initiators == InitiatorAccess::Any,
@@ -120,7 +120,7 @@ impl Doors {
         let mut addresses = Addresses::default();
         for door in &config.doors {
             let (protocol, admits) = (door.protocol, door.admits);
-            let shares_port = |other: &crate::config::Door| {
+            let shares_port = |other: &nearflash_config::Door| {
                 other.address.port() == door.address.port()
                     && other.address.ip() == Ipv4Addr::UNSPECIFIED
             };

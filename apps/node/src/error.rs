@@ -12,9 +12,9 @@ use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
 use crate::cluster::ChangeError;
-use crate::config::{ConfigError, Key};
 use crate::node::Lost;
 use crate::{CatalogError, StartError, TokenError};
+use nearflash_config::{ConfigError, Key};
 
 /// An error of a node. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -480,7 +480,7 @@ pub enum NodeError {
     },
     /// A value of a request is not valid.
     #[error(transparent)]
-    Value(#[from] crate::config::ValueError),
+    Value(#[from] nearflash_config::ValueError),
     /// The node ended before every request was finished and flushed.
     #[error(
         "ended before all requests were completed and flushed: writes that were not answered or \

@@ -9,9 +9,9 @@ use std::time::Instant;
 use nearflash_rest::{Certified, HttpServer, Listeners};
 
 use crate::NodeError;
-use crate::config::{Config, HttpDoor};
 use crate::doors::{Accepts, SocketFile, absolute, open_private, open_tcp};
 use crate::node::Node;
+use nearflash_config::{Config, HttpDoor};
 
 /// The address of the network, bound before anything else is touched.
 pub(crate) struct NetworkDoor {

@@ -7,10 +7,8 @@ mod authentication;
 mod boot;
 mod catalog;
 mod changes;
-pub mod check;
 mod cluster;
 mod clustered;
-pub mod config;
 mod control;
 mod doors;
 mod end_of_panic;
@@ -44,14 +42,12 @@ pub use iscsi_names::{IQN_PREFIX, target_iqn};
 pub use ledger::Ledger;
 pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use node::Lost;
-pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
     ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
-    DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication,
-    OnFiles, OnMirrors, OpenDoor, PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError, Then, TraceSpec,
+    DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, IscsiAccess,
+    IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles, OnMirrors, OpenDoor,
+    PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then, TraceSpec,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

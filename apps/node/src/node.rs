@@ -49,7 +49,6 @@ use uuid::Uuid;
 
 use crate::catalog::{Catalog, Transaction};
 use crate::cluster::Follower;
-use crate::config::{Protocol, ValueError};
 use crate::doors::Addresses;
 use crate::error::NodeError;
 use crate::exports::{direct_access, published, volume_info};
@@ -59,6 +58,7 @@ use crate::iscsi_names;
 use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
 use crate::{Asker, DirectAccess, Runtime, Ticket};
+use nearflash_config::{Protocol, ValueError};
 
 pub(crate) use access::fill_random;
 use activity::Watched;

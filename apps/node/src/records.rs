@@ -8,9 +8,9 @@ use nearflash_nvme::hosts::HostTable;
 use nearflash_request::UnlistedHosts;
 use nearflash_space::Space;
 
-use crate::config::Anonymous;
 use crate::runtime_face::{FilesAccess, PeerAccess};
 use crate::tokens::Tokens;
+use nearflash_config::Anonymous;
 
 impl Records {
     /// Whether direct clients without a credential are kept out: there is one, or there has been one, and the

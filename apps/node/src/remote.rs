@@ -5,65 +5,30 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nearflash::direct::{Client, Credentials, Error, Options, Place, Url, VolumeInfo};
 use nearflash::resolve;
+use nearflash_config::RemoteSpec;
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
 use nearflash_media::Device;
 use nearflash_request::VolumeId;
 use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
 use nearflash_space::{
-    Epoch, Extent, GRANULE, Home, Name, Provisioning, Reservations, SpaceDevice, Stripes, Volume,
+    Epoch, Extent, GRANULE, Home, Provisioning, Reservations, SpaceDevice, Stripes, Volume,
     empty_device,
 };
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::NodeError;
-use crate::config::ValueError;
 
 /// The time that another node has to take a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// The time that another node has to answer.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-
-/// A configured volume of another node.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct RemoteSpec {
-    /// Its name on this node.
-    pub name: Name,
-    /// Its node, and its name there.
-    pub url: Url,
-}
-
-impl FromStr for RemoteSpec {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let form = || ValueError::Remote(text.into());
-        let (name, url) = text.split_once('=').ok_or_else(form)?;
-        Self::of_parts(name, url)
-    }
-}
-
-impl RemoteSpec {
-    /// The volume of another node at a URL, under a name of this node.
-    ///
-    /// # Errors
-    /// When the name or the URL is not valid.
-    pub(crate) fn of_parts(name: &str, url: &str) -> Result<Self, ValueError> {
-        let form = || ValueError::Remote(format!("{name}={url}").into());
-        let url: Url = url.parse()?;
-        match (&url.place, &url.volume) {
-            (Place::Tcp { .. }, Some(_)) => Ok(Self { name: name.parse()?, url }),
-            _ => Err(form()),
-        }
-    }
-}
 
 /// A volume of another node that was found.
 #[derive(Debug)]
@@ -200,21 +165,4 @@ pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[
         health: Arc::clone(device.health()),
         face: None,
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remote_volume_is_a_name_and_a_url_over_tcp_with_a_volume() {
-        let spec: RemoteSpec = "data=direct://n1:4421/disk?key=a&secret-file=/x".parse().unwrap();
-        assert_eq!(spec.name.as_str(), "data");
-        assert_eq!(spec.url.volume.as_deref(), Some("disk"));
-        for text in ["data", "data=direct://n1", "data=direct+local:/run/a.sock/disk"] {
-            let refused = text.parse::<RemoteSpec>().unwrap_err().to_string();
-            assert!(refused.contains("write NAME=direct://HOST:PORT/VOLUME"), "{refused}");
-        }
-        assert!("data=nvme://n1/disk".parse::<RemoteSpec>().is_err());
-    }
 }

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nearflash_access::{ChapAccount, GrantNumber, GrantPath, Rights, Secret};
 use nearflash_cluster::compile::HostDoors;
+use nearflash_config::{Admits, HostAccess, InitiatorAccess, Protocol};
 use nearflash_device::DeviceId;
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
@@ -32,8 +33,7 @@ use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
 
-use crate::config::{Admits, Protocol};
-use crate::{InitiatorName, Ledger, Ticket};
+use crate::{Ledger, Ticket};
 
 /// The configuration that the cores start with.
 #[derive(Debug)]
@@ -249,34 +249,6 @@ pub enum DoorSocket {
     },
     /// A Unix socket on this machine. Only the owner of its file can connect.
     Local(UnixListener),
-}
-
-/// The hosts that are admitted.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum HostAccess {
-    /// Every host.
-    Any,
-    /// The hosts with these NQNs.
-    Only(Arc<[Nqn]>),
-}
-
-impl HostAccess {
-    /// Whether a host with this NQN is admitted.
-    pub fn admits(&self, host: &Nqn) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Only(hosts) => hosts.contains(host),
-        }
-    }
-}
-
-/// The initiators that are admitted.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum InitiatorAccess {
-    /// Every initiator.
-    Any,
-    /// The initiators with these names.
-    Only(Arc<[InitiatorName]>),
 }
 
 /// The served state: an immutable value that is replaced as a whole.

@@ -26,7 +26,6 @@ use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
 use crate::catalog::CatalogError;
 use crate::clustered::{Clustered, Enrolled};
-use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
@@ -37,6 +36,7 @@ use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
+use nearflash_config::{Admits, Config, Door, Protocol};
 
 /// A node that serves.
 pub struct Running {
@@ -395,7 +395,7 @@ fn start_control(
 /// Starts the threads that wait for other nodes, and that look at the files of devices.
 fn start_watches(
     node: &Arc<Node>,
-    absent: Vec<remote::RemoteSpec>,
+    absent: Vec<nearflash_config::RemoteSpec>,
     is_in_cluster: bool,
 ) -> Result<Watches, NodeError> {
     let remotes = RemoteWatch::start(Arc::clone(node), absent).map_err(no_thread)?;

@@ -15,7 +15,7 @@ use nearflash_api::{
     Call, CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, GrantAdd, GrantInfo,
     GrantList, GrantRevoke, OneGrant, StatusShow, VolumeCreate, VolumeRemove, VolumeResize,
 };
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_node::{DirectAccess, NodeError, Running};
 
 const MIB: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, SecretText, StatusShow, VolumeCreate,
     VolumeRemove,
 };
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
 
 /// A directory for nodes.

@@ -11,7 +11,7 @@ use nearflash_api::{
     Call, ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate,
     HostUnlist, HostVolume, KeyedHost, SecretText, StatusShow,
 };
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_node::{ConnectedHost, NodeError, Running};
 use nearflash_nvme::auth::Key;
 use nearflash_nvme::{HostName as NvmeHostName, Nqn};

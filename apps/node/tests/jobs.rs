@@ -13,8 +13,8 @@ use nearflash_api::{
     ErrorCode, JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, OneVolume, VolumeCreate,
     VolumeInfo, VolumeList, VolumeRemove, VolumeResize,
 };
+use nearflash_config::{Config, ServeArgs};
 use nearflash_node::Running;
-use nearflash_node::config::{Config, ServeArgs};
 
 const MIB: u64 = 1 << 20;
 

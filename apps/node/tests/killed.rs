@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running, runtime};
 
 /// The variable that names the directory of the node to be killed.

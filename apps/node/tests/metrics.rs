@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::Recorder;
 use nearflash_api::MetricsShow;
 use nearflash_api::client::ask;
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 
 /// The metrics of a node with these devices and a volume on the last one.
 fn text_of(folder: &tempfile::TempDir, devices: &[&str]) -> String {

@@ -14,11 +14,10 @@ use nearflash_api::{
     Call, DeviceClear, ErrorCode, JobWait, OneVolume, Status, StatusShow, Subject, VolumeCreate,
     VolumeInfo, VolumeList, VolumeRemove, VolumeResize,
 };
+use nearflash_config::{Config, HostAccess, ServeArgs};
 use nearflash_files::{Run, Superblock};
-use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{
-    ConnectedClient, ConnectedHost, ConnectedInitiator, HostAccess, NodeError, Running,
-    subsystem_nqn,
+    ConnectedClient, ConnectedHost, ConnectedInitiator, NodeError, Running, subsystem_nqn,
 };
 use nearflash_units::{Blocks, ByteLen};
 

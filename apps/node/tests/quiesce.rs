@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use common::Recorder;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{Call, CredentialCreate, StatusShow, VolumeCreate, VolumeRemove, VolumeResize};
+use nearflash_config::{Config, ServeArgs};
 use nearflash_engine::{CoreId, Owner};
-use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{Asked, AskedBy, Running};
 use nearflash_request::{Change, ChangeKind, Identity, Nexus, ResetScope, Tag, VolumeId};
 

@@ -1,9 +1,10 @@
 //! The conversion of bytes to the arguments of each property.
 
+use nearflash_api::check as api;
+use nearflash_config::check as config;
 use nearflash_direct::check as direct;
 use nearflash_files_calls::check as calls;
 use nearflash_iscsi::check as iscsi;
-use nearflash_node::check as node;
 use nearflash_nvme::check as nvme;
 use nearflash_nvme_tcp::check as nvme_tcp;
 use nearflash_scsi::check as scsi;
@@ -45,8 +46,8 @@ pub const TARGETS: [Target; 27] = [
     Target { name: "on_disk", check: on_disk::check_on_disk },
     Target { name: "files", check: files::check_files },
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
-    Target { name: "config", check: |input| node::check_config_file(text_of(input)) },
-    Target { name: "control", check: node::check_control_request },
+    Target { name: "config", check: |input| config::check_config_file(text_of(input)) },
+    Target { name: "control", check: api::check_control_request },
     Target { name: "cluster", check: cluster::check_cluster },
 ];
 

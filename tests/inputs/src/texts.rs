@@ -4,8 +4,8 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
+use nearflash_config::parse_volume;
 use nearflash_media::DeviceSpec;
-use nearflash_node::config::parse_volume;
 use nearflash_nvme::Nqn;
 use nearflash_space::Name;
 use nearflash_units::{parse_duration, parse_size};

@@ -14,7 +14,7 @@ use nearflash_api::{
     CredentialRemove, ErrorCode, GrantAdd, GrantRevoke, HostAdd, HostAllow, HostRemove, HostUnlist,
     JobWait, OneVolume, VolumeCreate, VolumeRemove, VolumeResize,
 };
-use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
+use nearflash_config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 use nearflash_space::{Provisioning, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
 

@@ -11,7 +11,7 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use nearflash_node::config::{Config, GrantSpec};
+use nearflash_config::{Config, GrantSpec};
 
 use crate::args::NodeArgs;
 use crate::confirm::confirm;

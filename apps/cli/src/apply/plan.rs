@@ -9,7 +9,7 @@
 
 use nearflash_access::Covered;
 use nearflash_api::{ChapInfo, HostVolume, KeyedHost};
-use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
+use nearflash_config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 use nearflash_space::VolumeRequest;
 use nearflash_units::{BlockSize, ByteLen};
 

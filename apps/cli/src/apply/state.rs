@@ -9,7 +9,7 @@ use nearflash_api::{
     ChapInfo, ChapList, CredentialList, DeviceInfo, GrantInfo, GrantList, HostList, KeyedHost,
     KeyedHosts, Status, StatusShow, VolumeInfo, VolumesOfHost,
 };
-use nearflash_node::config::{AccessConfig, Config, Protocol};
+use nearflash_config::{AccessConfig, Config, Protocol};
 use nearflash_space::VolumeRequest;
 use nearflash_units::{ByteLen, ByteOffset};
 

@@ -1,7 +1,7 @@
 //! A plan as text for people and as a document for programs.
 
 use nearflash_api::HostVolume;
-use nearflash_node::config::{ChapSpec, HostSpec};
+use nearflash_config::{ChapSpec, HostSpec};
 use nearflash_space::VolumeRequest;
 use serde::Serialize;
 

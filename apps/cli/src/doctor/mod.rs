@@ -15,7 +15,7 @@ mod tests;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use nearflash_node::config::{Config, ServeArgs};
+use nearflash_config::{Config, ServeArgs};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -21,9 +21,9 @@ use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use super::{CatalogError, Transaction};
 use crate::NodeError;
-use crate::config::Anonymous;
 use crate::records::Records;
 use crate::tokens::{Token, Tokens};
+use nearflash_config::Anonymous;
 
 /// The kinds of keys that the node has had at least once. Since then, it is closed to peers without one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

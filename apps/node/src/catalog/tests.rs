@@ -23,9 +23,9 @@ use nearflash_units::{BlockSize, ByteLen};
 use redb::TableDefinition;
 
 use super::*;
-use crate::config::Anonymous;
 use crate::records::Records;
 use crate::tokens::{Token, Tokens, hash_of};
+use nearflash_config::Anonymous;
 
 const FRESH: Uuid = Uuid::from_u128(1);
 
@@ -114,7 +114,7 @@ fn text(
 
 /// The records in these tests and the fixture of schema 1 have blocks of 4096 bytes.
 fn request(text: &str) -> VolumeRequest {
-    let asked = crate::config::parse_volume(text).unwrap();
+    let asked = nearflash_config::parse_volume(text).unwrap();
     VolumeRequest { block_size: asked.block_size.or(Some(BlockSize::B4096)), ..asked }
 }
 

@@ -20,11 +20,9 @@ use nearflash_mirror::membership::{
     Record, Scope, SliceState, StoreAnswer, Token, View,
 };
 use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Term, Written};
-use nearflash_records::Endpoint;
 use nearflash_records::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
 use nearflash_records::store::{Compare, Found, ModRevision, Put, StoreId};
-use nearflash_records::token::PeerSecret;
-use nearflash_records::{ClusterState, Key, Txn};
+use nearflash_records::{ClusterState, Endpoint, Key, Txn};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
@@ -54,7 +52,7 @@ pub(crate) struct MirrorSetup {
     pub(crate) listener: TcpListener,
     /// The end of such a pulse may be a proof.
     pub(crate) believes_ends: bool,
-    pub(crate) secret: PeerSecret,
+    pub(crate) secret: nearflash_records::token::PeerSecret,
     pub(crate) board: Arc<Board>,
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-pub(crate) use server::{ControlServer, parse};
+pub(crate) use server::ControlServer;
 
 /// Listens on a Unix socket that only its owner can connect to, from its creation on.
 pub(crate) fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {

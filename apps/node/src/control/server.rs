@@ -150,7 +150,7 @@ impl Drop for OpenConnection {
 
 fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
     let line = read_line(stream, Instant::now() + PEER_TIMEOUT)?;
-    let done = parse(&line).and_then(|asked| audited(stream, handler, asked));
+    let done = parse_request(&line).and_then(|asked| audited(stream, handler, asked));
     write_answer(stream, done)
 }
 
@@ -186,15 +186,6 @@ fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Zeroizing
     let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
     line.truncate(end);
     Ok(line)
-}
-
-/// Parses a request, or returns the error to answer with.
-pub(crate) fn parse(line: &[u8]) -> Result<Conditional, ApiError> {
-    if line.len() >= REQUEST_LEN_MAX {
-        let message = format!("a request has at most {REQUEST_LEN_MAX} bytes");
-        return Err(ApiError::new(ErrorCode::InvalidRequest, message));
-    }
-    parse_request(line)
 }
 
 fn write_answer(stream: &mut UnixStream, done: Done) -> io::Result<()> {

@@ -15,10 +15,10 @@ use nearflash_units::ByteOffset;
 
 use super::quiesce::PATIENCE;
 use super::{Node, now};
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::direct_access;
 use crate::records::Records;
+use nearflash_config::ValueError;
 
 impl Node {
     pub(super) fn credential_create(

@@ -20,12 +20,12 @@ use nearflash_request::{
 use nearflash_space::{Name, Space, Volume, VolumeError};
 
 use super::Node;
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
 use crate::records::Records;
 use crate::runtime_face::Event;
 use crate::{Asked, AskedBy, Asker, Ticket};
+use nearflash_config::ValueError;
 
 /// The thread that makes the changes which sessions request.
 pub(crate) struct Changes {

@@ -8,9 +8,9 @@ use nearflash_api::{ChapAdd, ChapInfo, ChapMutual, OneAccount, SecretText};
 
 use super::Node;
 use crate::InitiatorName;
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
+use nearflash_config::ValueError;
 
 /// The alphabet of generated secrets: 64 characters, so that the low six bits of a random byte
 /// select one.

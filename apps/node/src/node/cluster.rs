@@ -26,10 +26,10 @@ use uuid::Uuid;
 use super::zeroing::{Zeroed, zero};
 use super::{Lost, Node, condition};
 use crate::cluster::{Follower, PEER_KEY};
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::volume_info;
 use crate::iscsi_names;
+use nearflash_config::ValueError;
 
 /// The time for a change of the store.
 pub(super) const CHANGE_MAX: Duration = Duration::from_secs(20);

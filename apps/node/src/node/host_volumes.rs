@@ -12,9 +12,9 @@ use nearflash_space::{Name, Space, VolumeError};
 use uuid::Uuid;
 
 use super::Node;
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::records::Records;
+use nearflash_config::ValueError;
 
 impl Node {
     pub(super) fn host_allow(&self, call: &HostAllow) -> Result<VolumesOfHost, NodeError> {

@@ -18,11 +18,11 @@ use nearflash_units::UnixTime;
 use super::host_volumes::{unlisted, volumes_of_host};
 use super::{Node, now};
 use crate::Ticket;
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::{host_rights, published};
 use crate::records::Records;
 use crate::runtime_face::Authentication;
+use nearflash_config::ValueError;
 
 /// The hash with which a generated key is transformed. The key has as many bytes as its digest.
 const DRAWN_HASH: Hash = Hash::Sha256;

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use nearflash_api::VolumeInfo;
+use nearflash_config::RemoteSpec;
 use nearflash_device::DeviceId;
 use nearflash_media::Device;
 use nearflash_mirror::DeviceKind;
@@ -18,7 +19,7 @@ use nearflash_units::ByteLen;
 use super::Node;
 use crate::Runtime;
 use crate::error::NodeError;
-use crate::remote::{self, Remote, RemoteSpec, add_peer, place_of};
+use crate::remote::{self, Remote, add_peer, place_of};
 
 /// The time between two attempts.
 const PERIOD: Duration = Duration::from_millis(500);

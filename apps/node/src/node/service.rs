@@ -19,7 +19,7 @@ use nearflash_units::{BlockSize, ByteLen};
 
 use super::{Node, access};
 use crate::NodeError;
-use crate::config::ValueError;
+use nearflash_config::ValueError;
 
 impl Serve<StatusShow> for Node {
     fn serve(&self, _: StatusShow) -> Result<Status, ApiError> {
@@ -285,7 +285,7 @@ fn volume_request(call: VolumeCreate) -> Result<VolumeRequest, NodeError> {
 }
 
 fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError> {
-    bytes.map(|bytes| crate::config::parse_block_size(&bytes.to_string())).transpose()
+    bytes.map(|bytes| nearflash_config::parse_block_size(&bytes.to_string())).transpose()
 }
 
 /// Logs a change, or the job that completes it.

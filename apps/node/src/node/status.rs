@@ -18,13 +18,13 @@ use nearflash_units::{ByteLen, index};
 use uuid::Uuid;
 
 use super::Node;
-use crate::config::Protocol;
 use crate::error::NodeError;
 use crate::exports::target_names;
 use crate::iscsi_names;
 use crate::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, PlaceUse, RuntimeStatus,
 };
+use nearflash_config::Protocol;
 
 impl Node {
     pub(super) fn status(&self) -> Status {

@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 
 use super::access::fill_random;
 use super::{Node, now};
-use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::tokens::{Token, Tokens, hash_of, text_of};
+use nearflash_config::ValueError;
 
 impl Node {
     pub(super) fn token_create(

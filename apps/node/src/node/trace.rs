@@ -14,9 +14,9 @@ use nearflash_space::Name;
 use nearflash_units::Nanos;
 
 use super::Node;
-use crate::config::ValueError;
 use crate::runtime_face::{CoreTrace, TraceSpec};
 use crate::{NodeError, Ticket};
+use nearflash_config::ValueError;
 
 // One core can have all requests of an answer.
 const _: () = assert!(TRACE_REQUESTS_MAX as usize <= TRACE_RECORDS_MAX);

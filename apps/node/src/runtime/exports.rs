@@ -32,14 +32,13 @@ use nearflash_units::ByteOffset;
 use super::replies::Reply;
 use crate::Ledger;
 use crate::cluster::PEER_KEY;
-use crate::config::Protocol;
 use crate::files::FILES_KEY;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
-    DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, PlaceUse, Published,
-    RuntimeConfig, RuntimeStatus,
+    DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, IscsiAccess, IscsiTarget,
+    IscsiUnit, Namespace, OpenDoor, PlaceUse, Published, RuntimeConfig, RuntimeStatus,
 };
+use nearflash_config::{HostAccess, InitiatorAccess, Protocol};
 
 /// The subsystems and controllers of a node that starts.
 pub(super) fn target(config: &RuntimeConfig) -> Target {

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use nearflash_config::Config;
 use nearflash_media::Device;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
-use nearflash_node::config::Config;
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
     DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,

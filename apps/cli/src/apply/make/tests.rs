@@ -53,7 +53,7 @@ impl Node {
     /// Makes the volumes `a` and `b`, as planned on a generation.
     fn make(&self, generation: u64) -> (usize, End) {
         let volumes =
-            ["a=1MiB@r", "b=2MiB@r"].map(|it| nearflash_node::config::parse_volume(it).unwrap());
+            ["a=1MiB@r", "b=2MiB@r"].map(|it| nearflash_config::parse_volume(it).unwrap());
         let steps = volumes.clone().map(Step::VolumeCreate);
         let declared = Declared { volumes: volumes.into(), ..Declared::default() };
         make(self.folder.path(), (&declared, Permission::default()), (generation, &steps))

@@ -5,7 +5,7 @@
 
 use nearflash_access::Rights;
 use nearflash_api::{HostVolume, KeyedHost, VolumesOfHost};
-use nearflash_node::config::HostSpec;
+use nearflash_config::HostSpec;
 use nearflash_space::Name;
 
 use super::{Declared, Permission, Plan, Running, Step, has_volume, is_there};

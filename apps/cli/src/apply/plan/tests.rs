@@ -1,5 +1,5 @@
 use nearflash_api::{ChapInfo, HostVolume, KeyedHost, VolumesOfHost};
-use nearflash_node::config::{Demand, Derivation, DhchapSpec, Protocol, PskSpec};
+use nearflash_config::{Demand, Derivation, DhchapSpec, Protocol, PskSpec};
 use proptest::prelude::*;
 
 use super::super::state::{Credential, Grant};
@@ -19,7 +19,7 @@ fn volume(name: &str, len: u64, device: &str) -> Volume {
 }
 
 fn asked(text: &str) -> VolumeRequest {
-    nearflash_node::config::parse_volume(text).unwrap()
+    nearflash_config::parse_volume(text).unwrap()
 }
 
 /// A node with two devices.
@@ -250,7 +250,7 @@ fn any_declared() -> impl Strategy<Value = Declared> {
     )
         .prop_map(move |(volumes, (hosts, parts), users, ids, grants)| Declared {
             volumes: volumes.into_iter().map(request).collect(),
-            access: nearflash_node::config::AccessConfig {
+            access: nearflash_config::AccessConfig {
                 hosts: hosts.into_iter().zip(parts).map(host).collect(),
                 chap: users.into_iter().map(user).collect(),
                 credentials: ids.into_iter().map(credential).collect(),
@@ -292,8 +292,8 @@ fn host_volume(name: &str) -> (nearflash_space::Name, nearflash_access::Rights) 
 }
 
 /// The name of a host in a configuration file.
-fn nearflash_nqn(name: &str) -> nearflash_node::config::HostNqn {
-    nearflash_node::config::HostNqn::new(&format!("nqn.2026-11.x:{name}")).unwrap()
+fn nearflash_nqn(name: &str) -> nearflash_config::HostNqn {
+    nearflash_config::HostNqn::new(&format!("nqn.2026-11.x:{name}")).unwrap()
 }
 
 proptest! {

@@ -1,12 +1,9 @@
-//! The properties of every text that a user or a program hands to a node, as functions for tests
-//! and fuzzers. Each panics when its property does not hold.
+//! The property of configuration files, as a function for tests and fuzzers. It panics when it does not
+//! hold.
 
 use std::path::Path;
 
-use nearflash_api::Document;
-
-use crate::config::{Config, Purpose};
-use crate::control;
+use super::{Config, Purpose};
 
 /// Any configuration file is either valid or refused with messages of one line each, in the order of the
 /// lines. A file that a node can start with is valid alone.
@@ -17,18 +14,6 @@ pub fn check_config_file(text: &str) {
     for errors in [served, alone].into_iter().filter_map(Result::err) {
         assert!(!errors.is_empty() && errors.is_sorted_by_key(|error| error.line()));
         errors.iter().for_each(|error| assert_one_line(&error.to_string()));
-    }
-}
-
-/// Any line on the control socket is either refused with a message of one line, or a request that
-/// survives a round trip through its text form.
-pub fn check_control_request(line: &[u8]) {
-    match control::parse(line) {
-        Ok(request) => {
-            let written = Document::new(request.clone()).to_line();
-            assert_eq!(control::parse(written.as_bytes()), Ok(request));
-        }
-        Err(error) => assert_one_line(&error.message),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use nearflash_access::{ChapUser, Covered, GrantRange, Rights};
+use nearflash_access::{ChapUser, Covered, GrantRange, InitiatorName, Rights};
 use nearflash_media::DeviceSpec;
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{DhGroup, Hash};
@@ -15,10 +15,9 @@ use nearflash_nvme::tls::{Demand, Derivation};
 use nearflash_space::{Name, VolumeRequest};
 
 use super::file::{KeyForm, Table, TableForm, TableKey, Value};
+use super::remote::RemoteSpec;
 use super::volume_spec::VolumeParts;
 use super::{ValueError, parse_volume};
-use crate::InitiatorName;
-use crate::remote::RemoteSpec;
 
 const fn required(name: &'static str) -> TableKey {
     TableKey { name, is_required: true, form: KeyForm::Text }

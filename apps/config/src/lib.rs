@@ -8,6 +8,7 @@
 //! checks them, and does not make them: their secrets are in other files.
 
 mod args;
+pub mod check;
 mod cores;
 mod door;
 mod error;
@@ -16,6 +17,7 @@ mod hosts;
 mod http;
 mod merge;
 mod nearest;
+mod remote;
 mod tables;
 mod volume_spec;
 
@@ -32,18 +34,18 @@ use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
 
-use crate::remote::RemoteSpec;
-use crate::{HostAccess, InitiatorAccess};
 use file::{File, Value};
 use merge::{Merge, Written};
 
 pub use args::ServeArgs;
 pub use door::{Admits, Door, Protocol};
 pub use error::{ConfigError, Key, Origin, ValueError};
+pub use hosts::{HostAccess, InitiatorAccess};
 pub use http::{HttpConfig, HttpDoor};
 /// The name of an NVMe host.
 pub use nearflash_nvme::Nqn as HostNqn;
 pub use nearflash_nvme::tls::{Demand, Derivation};
+pub use remote::RemoteSpec;
 pub use tables::{ChapSpec, CredentialSpec, DhchapSpec, GrantSpec, HostSpec, PskSpec};
 pub use volume_spec::{parse_block_size, parse_volume};
 
@@ -192,7 +194,7 @@ impl Config {
     }
 
     /// Whether the node may have volumes that are not its cluster's.
-    pub(crate) fn has_own_devices(&self) -> bool {
+    pub fn has_own_devices(&self) -> bool {
         !self.devices.is_empty() || !self.remotes.is_empty()
     }
 

@@ -2,7 +2,7 @@ use super::*;
 use nearflash_nvme::Nqn;
 use nearflash_session::DoorTls;
 
-use crate::InitiatorName;
+use nearflash_access::InitiatorName;
 
 fn args(flags: &[&str]) -> ServeArgs {
     #[derive(clap::Parser)]
@@ -755,7 +755,7 @@ mod properties {
 
         #[test]
         fn any_text_is_a_valid_file_or_refused_in_single_lines(text in "(?s).{0,200}") {
-            crate::check::check_config_file(&text);
+            super::check::check_config_file(&text);
         }
     }
 }

@@ -32,7 +32,7 @@ enum Form {
     Switch,
     /// A string, or a list of strings, as a flag is given once or several times.
     Many,
-    /// The same, where each string can be a table.
+    /// [`Self::Many`], where each string can be a table.
     Resources(&'static TableForm),
     /// Tables only.
     Tables(&'static TableForm),

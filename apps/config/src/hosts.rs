@@ -2,11 +2,41 @@
 //!
 //! The two kinds are independent: a named initiator does not restrict NVMe/TCP hosts.
 
+use std::sync::Arc;
+
+use nearflash_access::InitiatorName;
 use nearflash_nvme::Nqn;
 
 use super::ValueError;
 use super::door::{Admits, Door, Protocol};
-use crate::{HostAccess, InitiatorAccess, InitiatorName};
+
+/// The hosts that are admitted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HostAccess {
+    /// Every host.
+    Any,
+    /// The hosts with these NQNs.
+    Only(Arc<[Nqn]>),
+}
+
+impl HostAccess {
+    /// Whether a host with this NQN is admitted.
+    pub fn admits(&self, host: &Nqn) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(hosts) => hosts.contains(host),
+        }
+    }
+}
+
+/// The initiators that are admitted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum InitiatorAccess {
+    /// Every initiator.
+    Any,
+    /// The initiators with these names.
+    Only(Arc<[InitiatorName]>),
+}
 
 /// One value of `--host`.
 #[derive(Clone, Debug, Eq, PartialEq)]

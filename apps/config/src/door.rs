@@ -78,7 +78,7 @@ impl Door {
     }
 
     /// Whether only this machine can reach it.
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
 }
