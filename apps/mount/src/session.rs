@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_service::{FileCalls, FileSystem, RemoteFiles, Taker};
+use nearflash_files_service::{AnyFiles, Taker, open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -61,7 +61,9 @@ impl Mount {
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         // As the volume is known to the node.
         let volume = client.open_named()?.name().to_owned();
-        let (files, is_shared) = opened(&client, &volume, options.take_over)?;
+        let files = open(&client, &volume, Some(&Taker::mount(options.take_over)))?;
+        // Several mounts share the files of a node.
+        let is_shared = matches!(files, AnyFiles::Remote(_));
         let attributes_for = options.attributes_for.unwrap_or(if is_shared {
             Duration::ZERO
         } else {
@@ -69,7 +71,7 @@ impl Mount {
         });
         let kept = Kept { cache: options.cache, is_shared, attributes_for };
         let (sender, events) = channel();
-        let files = Arc::new(Gate::new(files, sender.clone()));
+        let files = Arc::new(Gate::new(Box::new(files), sender.clone()));
         watch_signals(sender.clone()).map_err(MountError::Signals)?;
         let translator = Translator::new(Arc::clone(&files), kept, &url);
         let waiting_place = translator.waiting_place();
@@ -218,22 +220,6 @@ fn absolute(mut url: Url) -> Url {
         *path = absolute;
     }
     url
-}
-
-/// The files of a volume: through its node, if the node owns them, so that several mounts share them.
-/// Otherwise this process takes the volume.
-fn opened(
-    client: &Client,
-    volume: &str,
-    take_over: bool,
-) -> Result<(Box<dyn FileCalls>, bool), MountError> {
-    match RemoteFiles::open(client, volume)? {
-        Some(files) => Ok((Box::new(files), true)),
-        None => {
-            let files = FileSystem::take_as(client, volume, &Taker::mount(take_over))?;
-            Ok((Box::new(files), false))
-        }
-    }
 }
 
 fn config(source: String, options: MountOptions) -> Config {

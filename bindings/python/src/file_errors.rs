@@ -26,6 +26,7 @@ pub(crate) fn files_raised(py: Python<'_>, error: &FilesError) -> PyErr {
             );
             numbered(Errno::AGAIN, message)
         }
+        FilesError::Released { .. } => PyValueError::new_err(error.to_string()),
         error => numbered(error.errno(), error.to_string()),
     }
 }

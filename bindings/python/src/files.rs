@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nearflash_files_service::{
-    FileReading, FilesError, Inode, InodeNumber, Kind, Name, Path, Reading,
+    AnyFiles, FilesError, Inode, InodeNumber, Kind, Name, Opened, Path, Paths,
 };
 use nearflash_units::ByteOffset;
 use pyo3::exceptions::PyValueError;
@@ -17,13 +17,13 @@ use crate::bytes::{self, Bytes};
 use crate::file_errors::{files_raised, name_raised};
 use crate::forks::Owned;
 
-/// The files of a volume, for reading from any number of threads. Every call sees the changes that
-/// were durable when it began, also those of other processes. A client with grants on directories
-/// reads through the node that owns the files.
+/// The files of a volume, for reading from any number of threads. If the node owns the files, every call
+/// sees its last changes. Otherwise, it sees those that were durable when it began, also those of other
+/// processes.
 #[pyclass(frozen, module = "nearflash", weakref)]
 pub(crate) struct Files {
     name: Box<str>,
-    open: Owned<Mutex<Option<Reading>>>,
+    open: Owned<Mutex<Option<Arc<Paths<AnyFiles>>>>>,
 }
 
 /// A path of a volume, from Python.
@@ -34,11 +34,11 @@ pub(crate) fn parsed(path: &std::path::Path) -> PyResult<Path> {
 
 impl Files {
     pub(crate) fn of_volume(client: &nearflash::Client, name: &str) -> Result<Self, FilesError> {
-        let reading = Reading::open(client, name)?;
-        Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(reading))) })
+        let paths = Paths::open(client, name, None)?;
+        Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(paths))) })
     }
 
-    fn reading(&self) -> PyResult<Reading> {
+    fn paths(&self) -> PyResult<Arc<Paths<AnyFiles>>> {
         let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| {
             PyValueError::new_err(format!(
@@ -52,12 +52,12 @@ impl Files {
     fn wait<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&Reading) -> Result<T, FilesError> + Send,
+        call: impl FnOnce(&Arc<Paths<AnyFiles>>) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
-        let reading = self.reading()?;
+        let paths = self.paths()?;
         let result = py.detach(move || {
-            let result = call(&reading);
-            drop(reading);
+            let result = call(&paths);
+            drop(paths);
             result
         });
         result.map_err(|error| files_raised(py, &error))
@@ -75,13 +75,13 @@ impl Files {
     /// The properties of the file or directory `path`.
     fn stat(&self, py: Python<'_>, path: PathBuf) -> PyResult<Stat> {
         let path = parsed(&path)?;
-        let (number, inode) = self.wait(py, |reading| reading.stat(&path))?;
+        let (number, inode) = self.wait(py, |paths| paths.stat(&path))?;
         Ok(Stat { number, inode })
     }
 
     /// At most `count_max` entries of the directory `path`, in the order of their names' bytes, from
     /// the first behind the name `after` on: pairs of a name and its properties, all as of one
-    /// moment, or each as of its own if the node reads for the client.
+    /// moment, or each as of its own if the node owns the files.
     #[pyo3(signature = (path, after=None, count_max=1000))]
     fn list(
         &self,
@@ -93,7 +93,7 @@ impl Files {
         let place = parsed(&path)?;
         let after = after.map(|name| Name::new(name.as_bytes())).transpose();
         let after = after.map_err(|error| name_raised(&error, &path))?;
-        let listed = self.wait(py, |reading| reading.list(&place, after.as_ref(), count_max))?;
+        let listed = self.wait(py, |paths| paths.list(&place, after.as_ref(), count_max))?;
         let pair = |(entry, inode): (nearflash_files_service::Entry, Inode)| {
             let name = OsStr::from_bytes(entry.name.as_bytes()).to_owned();
             (name, Stat { number: entry.inode, inode })
@@ -104,7 +104,7 @@ impl Files {
     /// Opens the file `path` for reading.
     fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
         let path = parsed(&path)?;
-        let opened = self.wait(py, |reading| reading.open_file(&path))?;
+        let opened = self.wait(py, |paths| paths.open_file(&path))?;
         Ok(File { open: Owned::new(opened) })
     }
 
@@ -187,11 +187,11 @@ impl Stat {
 }
 
 /// A file that was opened for reading, from any number of threads. After the file was removed,
-/// replaced or changed, every read raises an `OSError` with `errno.ESTALE`. If the node reads for the
-/// client, only reads of bytes that were cut off do so.
+/// replaced or changed, every read raises an `OSError` with `errno.ESTALE`. If the node owns the files, it
+/// keeps the file, and only reads of bytes that were cut off do so.
 #[pyclass(frozen, module = "nearflash")]
 pub(crate) struct File {
-    open: Owned<FileReading>,
+    open: Owned<Opened<AnyFiles>>,
 }
 
 impl File {

@@ -1,9 +1,11 @@
 //! Changing the files of a volume.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use nearflash_files_service::{Draft, FilesError, Path, Replace, Upload as Options, Writer};
+use nearflash_files_service::{
+    AnyFiles, FileCalls as _, FilesError, Path, Paths, Replace, Taker, UploadOptions,
+};
 use nearflash_units::ByteLen;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,9 +18,9 @@ use crate::forks::Owned;
 /// The bytes that are asked of a stream at a time.
 const PIECE_LEN: usize = 4 << 20;
 
-type Shared = Arc<Writer>;
-/// The owner, which a file does not keep, and the file until it is committed or discarded.
-type Begun = (Weak<Writer>, Mutex<Option<Draft>>);
+type Shared = Arc<Paths<AnyFiles>>;
+/// A file that is being written. It does not keep its owner.
+type Begun = nearflash_files_service::Upload<AnyFiles>;
 
 /// Changes the files of a volume, until `close`. If the node owns them, it makes the changes, also those
 /// of other processes at the same time. Otherwise, the volume is this process's. Threads may share it.
@@ -39,7 +41,7 @@ impl Owner {
         name: &str,
         take_over: bool,
     ) -> Result<Self, FilesError> {
-        let owner = Arc::new(Writer::open(client, name, take_over)?);
+        let owner = Paths::open(client, name, Some(&Taker::process(take_over)))?;
         Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(owner))) })
     }
 
@@ -52,19 +54,16 @@ impl Owner {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&Writer) -> Result<T, FilesError> + Send,
+        change: impl FnOnce(&Shared) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
         let owner = self.shared()?;
         let result = py.detach(move || change(&owner));
         result.map_err(|error| files_raised(py, &error))
     }
 
-    fn begin(&self, py: Python<'_>, path: &Path, options: Options) -> PyResult<Upload> {
-        let owner = self.shared()?;
-        let begun = py.detach(|| owner.begin(path, options));
-        let draft = Mutex::new(Some(begun.map_err(|error| files_raised(py, &error))?));
-        let (name, owner) = (self.name.clone(), Arc::downgrade(&owner));
-        Ok(Upload { name, open: Owned::new((owner, draft)) })
+    fn begin(&self, py: Python<'_>, path: &Path, options: UploadOptions) -> PyResult<Upload> {
+        let begun = self.change(py, |owner| owner.upload(path, options))?;
+        Ok(Upload { name: self.name.clone(), open: Owned::new(Mutex::new(Some(begun))) })
     }
 }
 
@@ -84,7 +83,7 @@ impl Owner {
     /// The length in bytes of the space that files can still use.
     #[getter]
     fn free(&self, py: Python<'_>) -> PyResult<u64> {
-        self.change(py, |owner| Ok(owner.free_len()?.0))
+        self.change(py, |owner| Ok(owner.files().usage()?.free.0))
     }
 
     /// The properties of the file or directory `path`.
@@ -106,7 +105,7 @@ impl Owner {
     ) -> PyResult<Upload> {
         let path = parsed(&path)?;
         let replace = self::replace(replace);
-        self.begin(py, &path, Options { size: size.map(ByteLen), replace })
+        self.begin(py, &path, UploadOptions { size: size.map(ByteLen), replace })
     }
 
     /// Creates the file `path` with the bytes of `source`: any object with a C-contiguous buffer, or
@@ -202,7 +201,8 @@ impl Owner {
 #[pyclass(frozen, module = "nearflash")]
 pub(crate) struct Upload {
     name: Box<str>,
-    open: Owned<Begun>,
+    /// `None` after it was committed or discarded.
+    open: Owned<Mutex<Option<Begun>>>,
 }
 
 impl Upload {
@@ -210,15 +210,12 @@ impl Upload {
     fn step<T: Send>(
         &self,
         py: Python<'_>,
-        step: impl FnOnce(&Writer, &mut Option<Draft>) -> Result<T, FilesError> + Send,
+        step: impl FnOnce(&mut Option<Begun>) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
-        let (owner, draft) = self.open.get()?;
-        let owner = owner.upgrade().ok_or_else(|| released(&self.name))?;
+        let open = self.open.get()?;
         let done = py.detach(|| {
-            let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
-            let done = draft.is_some().then(|| step(&owner, &mut draft));
-            drop((draft, owner));
-            done
+            let mut begun = open.lock().unwrap_or_else(PoisonError::into_inner);
+            begun.is_some().then(|| step(&mut begun))
         });
         let ended = || PyValueError::new_err("the file was committed or discarded already");
         done.ok_or_else(ended)?.map_err(|error| files_raised(py, &error))
@@ -232,12 +229,12 @@ impl Upload {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let bytes = Bytes::readable(data)?;
         let place = bytes.as_slice();
-        self.step(py, |owner, held| {
-            let written = held.as_mut().map_or(Ok(()), |draft| draft.write(owner, place));
+        self.step(py, |held| {
+            let written = held.as_mut().map_or(Ok(()), |begun| begun.write(place));
             if written.is_err()
-                && let Some(draft) = held.take()
+                && let Some(begun) = held.take()
             {
-                draft.abandon(owner);
+                begun.abandon();
             }
             written
         })?;
@@ -246,22 +243,19 @@ impl Upload {
 
     /// Makes the file part of the volume, durably. Returns its properties.
     fn commit(&self, py: Python<'_>) -> PyResult<Stat> {
-        let finished =
-            self.step(py, |owner, held| held.take().map(|draft| draft.finish(owner)).transpose());
+        let finished = self.step(py, |held| held.take().map(Begun::finish).transpose());
         let (number, inode) = finished?.expect("a step has a file");
         Ok(Stat { number, inode })
     }
 
     /// Gives the space back. A file that was committed or discarded stays as it is.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
-        let (owner, draft) = self.open.get()?;
-        let Some(owner) = owner.upgrade() else { return Ok(()) };
+        let open = self.open.get()?;
         py.detach(|| {
-            let taken = draft.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(draft) = taken {
-                draft.abandon(&owner);
+            let taken = open.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(begun) = taken {
+                begun.abandon();
             }
-            drop(owner);
         });
         Ok(())
     }

@@ -79,6 +79,12 @@ pub enum FilesError {
     /// There is no right to write.
     #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
     NotWritable { volume: String },
+    /// The files were opened for reading.
+    #[error("the files of volume '{volume}' are open for reading: open them for changes")]
+    ReadOnly { volume: String },
+    /// The files were closed while one was written.
+    #[error("volume '{volume}' was released: take it again")]
+    Released { volume: String },
     /// A file gets no seal.
     #[error("volume '{volume}' gives no seal of the file: {reason}")]
     NoSeal { volume: String, reason: &'static str },
@@ -148,6 +154,8 @@ impl FilesError {
             Self::Refused(refusal) => refusal_errno(refusal),
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
             Self::NotWritable { .. } => Errno::ACCESS,
+            Self::ReadOnly { .. } => Errno::ROFS,
+            Self::Released { .. } => Errno::BADF,
             // Of a grant that was revoked, for example.
             Self::Open(error) if error.status() == Some(Status::NOT_GRANTED) => Errno::ACCESS,
             Self::OfNode { .. } => Errno::BUSY,
@@ -163,6 +171,27 @@ impl FilesError {
                 _ => Errno::IO,
             },
             _ => Errno::IO,
+        }
+    }
+
+    /// The error of a call about this path, which knew only a number and a name.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        if !matches!(self, Self::Remote { .. } | Self::Refused(_)) {
+            return self;
+        }
+        let path = path.clone();
+        match self.errno() {
+            Errno::NOENT => Refusal::NotFound(path).into(),
+            Errno::EXIST => Refusal::Exists(path).into(),
+            Errno::NOTDIR => Refusal::NotADirectory(path).into(),
+            Errno::ISDIR => Refusal::IsADirectory(path).into(),
+            Errno::NOTEMPTY => Refusal::NotEmpty(path).into(),
+            _ => match self {
+                Self::Remote { errno, message } => {
+                    Self::Remote { errno, message: format!("{path}: {message}") }
+                }
+                error => error,
+            },
         }
     }
 

@@ -20,24 +20,21 @@ mod open_files;
 mod sealing;
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use nearflash_files::{
-    BLOCK, Change, Changes, Effects, Error, Fault, FreeRuns, Inode, InodeNumber, Layered,
-    Quarantine, Space, Superblock, Support, inodes, orphans,
+    Change, Changes, Effects, Error, InodeNumber, Layered, Quarantine, Space, Support, orphans,
 };
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{Blocks, Nanos};
 use redb::StorageError;
 
-use crate::files::{CheckReport, Files};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
+use crate::metadata_store::{CheckReport, MetadataStore, Scanned, Usage};
 use crate::store::Snapshot;
 use crate::{Disk, FilesError, Taker};
 
 pub use contents::Allocation;
-pub(crate) use growth::Grown;
 pub use names::{AttributeChanges, NewInode};
 pub use sealing::SealedFile;
 
@@ -49,23 +46,12 @@ use sealing::Sealed;
 /// The tables as an operation sees them: the store of the last commit with all later changes.
 pub(crate) type View<'a> = Layered<'a, Snapshot>;
 
-/// The space of a volume of files.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Usage {
-    /// The space for files, used and free.
-    pub total: ByteLen,
-    /// The space that is free, or will be after the next commit.
-    pub free: ByteLen,
-    /// The number of inodes.
-    pub inodes: u64,
-}
-
 /// The files of a volume that this process owns. All calls may come from any thread.
 ///
 /// Changes of names and attributes become durable in their order: with [`Self::sync`] of any inode,
 /// and with [`Self::sync_all`], which a caller makes from time to time.
 pub struct FileSystem {
-    files: Files,
+    metadata: MetadataStore,
     state: Mutex<State>,
     /// A commit has ended.
     committed: Condvar,
@@ -73,7 +59,6 @@ pub struct FileSystem {
     returned: Condvar,
     open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
     sealed: Mutex<Sealed>,
-    fails_on_loss: bool,
 }
 
 struct State {
@@ -111,30 +96,18 @@ struct Failure {
 
 impl std::fmt::Debug for FileSystem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileSystem").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("FileSystem").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }
 
 impl FileSystem {
-    /// Takes a volume for this process, and opens its files. [`Self::close`] releases the volume. When
-    /// the value is dropped instead, nobody learns of errors.
+    /// Takes a volume, and opens its files. [`Self::close`] releases the volume. When the value is dropped
+    /// instead, nobody learns of errors.
     ///
     /// # Errors
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
-    /// another process has it. `take_over`: such a process loses it.
+    /// another process has it, unless `taker` takes over.
     pub fn take(
-        client: &nearflash::Client,
-        volume: &str,
-        take_over: bool,
-    ) -> Result<Self, FilesError> {
-        Self::take_as(client, volume, &Taker::process(take_over))
-    }
-
-    /// [`Self::take`] for another owner than this process.
-    ///
-    /// # Errors
-    /// As [`Self::take`].
-    pub fn take_as(
         client: &nearflash::Client,
         volume: &str,
         taker: &Taker,
@@ -166,10 +139,10 @@ impl FileSystem {
             changed.map_err(FilesError::disk(&properties.name))?;
         }
         let backend = Backend::new(Arc::clone(&metadata));
-        let files = Files::over(metadata, backend.clone())?;
-        let scanned = Scanned::new(&files)?;
+        let metadata = MetadataStore::over(metadata, backend.clone())?;
+        let scanned = Scanned::new(&metadata)?;
         let state = State {
-            store: Some(files.snapshot()?),
+            store: Some(metadata.snapshot()?),
             committing: None,
             pending: Changes::default(),
             group: 1,
@@ -180,12 +153,12 @@ impl FileSystem {
             inodes: scanned.inodes,
             failure: None,
             backend,
-            losses: Losses { known, ..Losses::default() },
+            losses: Losses::new(known),
             split: Split::default(),
         };
         let (state, committed, returned) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (open, sealed) = (RwLock::default(), Mutex::default());
-        let opened = Self { files, state, committed, returned, open, sealed, fails_on_loss: false };
+        let opened = Self { metadata, state, committed, returned, open, sealed };
         opened.recover(&scanned.surplus)?;
         Ok(opened)
     }
@@ -226,29 +199,24 @@ impl FileSystem {
 
     /// The name of the volume.
     pub fn volume(&self) -> &str {
-        self.files.volume()
+        self.metadata.volume()
     }
 
-    /// The files as of the last commit.
-    pub(crate) fn files(&self) -> &Files {
-        &self.files
-    }
-
-    /// Makes all changes durable, and checks all metadata as [`Files::check`] does.
+    /// Makes all changes durable, and checks all metadata as [`Files::check`](crate::Files::check) does.
     ///
     /// # Errors
     /// When the volume cannot be read or written.
     pub fn check(&mut self) -> Result<CheckReport, FilesError> {
         self.sync_all()?;
         self.state.get_mut().expect("nothing panics while it holds the state").store = None;
-        let report = self.files.check();
-        let store = self.files.snapshot()?;
+        let report = self.metadata.check();
+        let store = self.metadata.snapshot()?;
         self.state.get_mut().expect("nothing panics while it holds the state").store = Some(store);
         report
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
-        self.files.metadata().disk()
+        self.metadata.metadata().disk()
     }
 
     /// The space that is used and free.
@@ -257,16 +225,8 @@ impl FileSystem {
     /// When an earlier commit has failed.
     pub fn usage(&self) -> Result<Usage, FilesError> {
         let state = self.state()?;
-        let superblock = self.files.metadata().superblock();
-        let area = Superblock::area(superblock.volume_len).expect("it was checked when opened");
-        let metadata: u64 = superblock.metadata_runs.iter().map(|run| run.len().0).sum();
-        let held = state.quarantine.count().0;
-        let bytes = |blocks| BLOCK.len(nearflash_units::Blocks(blocks)).expect("in the volume");
-        Ok(Usage {
-            total: ByteLen(area.len().0 - metadata),
-            free: bytes(state.space.count().0 + held),
-            inodes: state.inodes,
-        })
+        let free = Blocks(state.space.count().0 + state.quarantine.count().0);
+        Ok(self.metadata.usage(free, state.inodes))
     }
 
     /// The state, unless a commit has failed.
@@ -299,24 +259,6 @@ impl FileSystem {
     ) -> Result<R, FilesError> {
         let mut state = self.state()?;
         self.apply_to(&mut state, make)
-    }
-
-    /// Makes a change that gives bytes to a new file. The volume had this number of losses before they
-    /// were written.
-    pub(crate) fn apply_fresh(
-        &self,
-        losses: u64,
-        make: impl FnOnce(
-            &mut Change<'_, View<'_>>,
-        ) -> Result<(InodeNumber, Inode), Error<StorageError>>,
-    ) -> Result<(InodeNumber, Inode), FilesError> {
-        let mut state = self.state()?;
-        if self.disk().losses() != losses {
-            return Err(self.lost());
-        }
-        let created = self.apply_to(&mut state, make)?;
-        state.losses.mark_fresh(created.0, ByteLen(0));
-        Ok(created)
     }
 
     fn apply_to<R>(
@@ -367,58 +309,12 @@ impl State {
         let later = std::mem::take(&mut self.pending);
         self.pending = Arc::unwrap_or_clone(committing);
         self.pending.merge(later);
-        let fresh = std::mem::take(&mut self.losses.committing);
-        for (number, size) in fresh {
-            self.losses.mark_fresh(number, size);
-        }
-        self.losses.is_store_over = true;
+        self.losses.take_back_commit();
     }
 
     /// Whether the group has changes, or is the last that had.
     fn last_group(&self) -> u64 {
         if self.pending.is_empty() { self.group - 1 } else { self.group }
-    }
-}
-
-/// The results of the pass over all inodes when a volume is opened.
-struct Scanned {
-    free: FreeRuns,
-    inodes: u64,
-    /// The files with names that have space behind their ends, and were open.
-    surplus: Vec<InodeNumber>,
-}
-
-impl Scanned {
-    fn new(files: &Files) -> Result<Self, FilesError> {
-        let mut scanned = Self { free: files.unused()?, inodes: 0, surplus: Vec::new() };
-        let mut found = Ok(());
-        let visited = inodes(&files.snapshot()?, |number, record| {
-            found = scanned.add(number, record);
-            if found.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        visited.map_err(|error| FilesError::store(files.volume(), error))?;
-        match found {
-            Ok(()) => Ok(scanned),
-            Err(fault) => {
-                Err(FilesError::Inconsistent { volume: files.volume().to_owned(), fault })
-            }
-        }
-    }
-
-    fn add(&mut self, number: Option<InodeNumber>, record: &[u8]) -> Result<(), Fault> {
-        let number = number.ok_or(Fault::Key)?;
-        let inode =
-            Inode::decode(number, record).map_err(|error| Fault::Inode { number, error })?;
-        self.inodes += 1;
-        for run in &inode.runs {
-            self.free.reserve(*run).map_err(|error| Fault::Run { number, error })?;
-        }
-        let (_, lost) = nearflash_files::trim(&inode.runs, inode.size);
-        // An orphan is removed with all its space.
-        if inode.links > 0 && !inode.keeps_space && !lost.is_empty() {
-            self.surplus.push(number);
-        }
-        Ok(())
     }
 }
 

@@ -1,51 +1,40 @@
-//! Reading the files of a volume.
+//! The files of a volume for a process that only reads, while another one may change them.
+//!
+//! Reading takes no part in ownership, so nothing stops an owner from removing a file that is being
+//! read, and from using its blocks again. [`Files`] detects it by the *mark* of a commit (see [`commit`]):
+//!
+//! - Each read of metadata is followed by a read of the mark. If the mark has changed, the bytes are
+//!   not used, and the metadata is opened again.
+//! - After each read of a file, the file must still exist in the latest commit, under its number and
+//!   unchanged. Numbers are never used again.
 
-use std::io::Write;
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+mod commit;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearflash::direct::Rights;
 use nearflash_files::{
-    Entry, FreeRuns, Inode, InodeNumber, Kind, Name, Path, Refusal, Report, Run, Superblock,
+    AttributeWrite, Entry, Error, Inode, InodeNumber, Kind, Name, Path, Permissions, Place,
+    Refusal, Renaming, Replace,
 };
 use nearflash_units::{ByteLen, ByteOffset};
-use redb::{Database, ReadableDatabase};
+use redb::StorageError;
 
-use crate::metadata::{Metadata, read_runs};
-use crate::overlay::Overlay;
-use crate::store::{self, Snapshot};
-use crate::{Disk, FilesError, format};
+use crate::calls::FileCalls;
+use crate::metadata::read_runs;
+use crate::metadata_store::{CheckReport, MetadataStore, Usage};
+use crate::store::Snapshot;
+use crate::{Allocation, AttributeChanges, Disk, FilesError, NewInode, SealedFile};
+use commit::{Commit, TRIES_MAX};
 
-/// The bytes of a file that are in memory at a time.
-pub(crate) const PIECE_LEN: usize = 4 << 20;
-
-/// The files of a volume, as of the last commit before they were opened. Reading them does not write
-/// to the volume.
+/// The files of a volume for a process that does not own it. Every call sees the changes that were
+/// durable when it began, and calls that change something are refused. Reading does not write to the volume.
 #[derive(Debug)]
 pub struct Files {
+    disk: Arc<dyn Disk>,
     volume: String,
-    metadata: Arc<Metadata>,
-    database: RwLock<Database>,
-}
-
-/// The result of a check.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct CheckReport {
-    /// The counts and the faults of files and directories.
-    pub report: Report,
-    /// Whether the checksums of the metadata store were right.
-    pub is_store_sound: bool,
-    /// The length of the free space.
-    pub free_len: ByteLen,
-    /// The number of gaps that it consists of.
-    pub gaps: usize,
-    /// The length of the longest gap.
-    pub longest_gap: ByteLen,
-}
-
-impl CheckReport {
-    /// Whether the check found no fault.
-    pub fn is_sound(&self) -> bool {
-        self.is_store_sound && self.report.fault_count == 0
-    }
+    /// The last commit that a call has needed. `None` after an error of the volume.
+    commit: Mutex<Option<Arc<Commit>>>,
 }
 
 impl Files {
@@ -54,154 +43,251 @@ impl Files {
     /// # Errors
     /// When the volume is not formatted for files, or cannot be read.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, FilesError> {
-        let superblock = format::superblock(&*disk)?;
-        let metadata = Arc::new(Metadata::new(disk, superblock, false));
-        let backend = Overlay::new(Arc::clone(&metadata));
-        Self::over(metadata, backend)
-    }
-
-    /// The files whose metadata store is this backend.
-    pub(crate) fn over(
-        metadata: Arc<Metadata>,
-        backend: impl redb::StorageBackend,
-    ) -> Result<Self, FilesError> {
-        let volume = metadata.disk().properties().name;
-        let opened = store::open(backend);
-        let database = opened.map_err(|error| FilesError::store(&volume, error))?;
-        Ok(Self { volume, metadata, database: RwLock::new(database) })
-    }
-
-    /// Opens the metadata store again through this backend. The former backend has ended.
-    pub(crate) fn reopen(&self, backend: impl redb::StorageBackend) -> Result<(), FilesError> {
-        let opened = store::open(backend);
-        let database = opened.map_err(|error| FilesError::store(&self.volume, error))?;
-        *self.database.write().expect("nothing panics while it holds the database") = database;
-        Ok(())
-    }
-
-    pub(crate) fn volume(&self) -> &str {
-        &self.volume
-    }
-
-    pub(crate) fn metadata(&self) -> &Arc<Metadata> {
-        &self.metadata
-    }
-
-    pub(crate) fn database(&self) -> RwLockReadGuard<'_, Database> {
-        self.database.read().expect("nothing panics while it holds the database")
-    }
-
-    pub(crate) fn snapshot(&self) -> Result<Snapshot, FilesError> {
-        let failed = |error: redb::Error| FilesError::store(&self.volume, error);
-        let transaction = self.database().begin_read().map_err(|error| failed(error.into()))?;
-        Snapshot::new(&transaction).map_err(|error| failed(error.into()))
-    }
-
-    /// The inode of a path.
-    ///
-    /// # Errors
-    /// When the path does not exist, or the metadata cannot be read.
-    pub fn stat(&self, path: &Path) -> Result<(InodeNumber, Inode), FilesError> {
-        nearflash_files::stat(&self.snapshot()?, path).map_err(FilesError::names(&self.volume))
-    }
-
-    /// At most `count_max` entries of a directory in the order of their names' bytes, from the first
-    /// behind `after` on.
-    ///
-    /// # Errors
-    /// When the path is not a directory, or the metadata cannot be read.
-    pub fn list(
-        &self,
-        path: &Path,
-        after: Option<&Name>,
-        count_max: usize,
-    ) -> Result<Vec<Entry>, FilesError> {
-        let snapshot = self.snapshot()?;
-        let failed = FilesError::names(&self.volume);
-        let (number, inode) = nearflash_files::stat(&snapshot, path).map_err(&failed)?;
-        if inode.kind != Kind::Directory {
-            return Err(Refusal::NotADirectory(path.clone()).into());
-        }
-        nearflash_files::list(&snapshot, number, after, count_max).map_err(failed)
-    }
-
-    /// Fills `bytes` from `offset` of a file.
-    ///
-    /// # Errors
-    /// When the range is not within the file, or the volume cannot be read.
-    pub fn read_at(
-        &self,
-        inode: &Inode,
-        bytes: &mut [u8],
-        offset: ByteOffset,
-    ) -> Result<(), FilesError> {
-        let failed = FilesError::disk(&self.volume);
-        let end = offset.checked_add(ByteLen::of(bytes));
-        if end.is_none_or(|end| end.0 > inode.size.0) {
-            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
-        }
-        read_runs(&**self.metadata.disk(), &inode.runs, bytes, offset).map_err(failed)
-    }
-
-    /// Copies a file to `sink`, and reports the length copied so far to `progress`.
-    ///
-    /// # Errors
-    /// When the path is not a file, the volume cannot be read, or the sink not be written.
-    pub fn get(
-        &self,
-        path: &Path,
-        sink: &mut dyn Write,
-        progress: &mut dyn FnMut(ByteLen),
-    ) -> Result<Inode, FilesError> {
-        let (number, inode) = self.stat(path)?;
-        match inode.kind {
-            Kind::File => {}
-            Kind::Directory => return Err(Refusal::IsADirectory(path.clone()).into()),
-            _ => return Err(Refusal::NotAFile(number).into()),
-        }
-        let whole = u64::try_from(PIECE_LEN).expect("a small constant");
-        let mut bytes = vec![0; ByteLen(inode.size.0.min(whole)).to_usize()];
-        let mut done = 0;
-        while done < inode.size.0 {
-            let len = ByteLen((inode.size.0 - done).min(whole));
-            let part = &mut bytes[..len.to_usize()];
-            self.read_at(&inode, part, ByteOffset(done))?;
-            sink.write_all(part).map_err(FilesError::Sink)?;
-            done += len.0;
-            progress(ByteLen(done));
-        }
-        sink.flush().map_err(FilesError::Sink)?;
-        Ok(inode)
+        let volume = disk.properties().name;
+        let commit = Commit::open(&disk)?;
+        Ok(Self { disk, volume, commit: Mutex::new(Some(Arc::new(commit))) })
     }
 
     /// Checks all metadata: its checksums, and every invariant of files and directories.
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn check(&mut self) -> Result<CheckReport, FilesError> {
-        let database = self.database.get_mut().expect("nothing panics while it holds the database");
-        let sound = database.check_integrity();
-        let is_store_sound = sound.map_err(|error| FilesError::store(&self.volume, error))?;
-        let mut free = self.unused()?;
-        let checked = nearflash_files::check(&self.snapshot()?, &mut free);
-        let report = checked.map_err(|error| FilesError::store(&self.volume, error))?;
-        Ok(CheckReport {
-            report,
-            is_store_sound,
-            free_len: nearflash_files::BLOCK.len(free.count()).expect("it lies in the volume"),
-            gaps: free.gaps(),
-            longest_gap: free.longest().map_or(ByteLen(0), Run::len),
+    pub fn check(&self) -> Result<CheckReport, FilesError> {
+        MetadataStore::open(Arc::clone(&self.disk))?.check()
+    }
+
+    /// Calls `call` with the latest commit, and again if a later one has made that fail.
+    fn on_latest<R>(
+        &self,
+        call: impl Fn(&Commit) -> Result<R, FilesError>,
+    ) -> Result<R, FilesError> {
+        for _ in 0..TRIES_MAX {
+            let commit = self.latest()?;
+            match call(&commit) {
+                Err(error @ (FilesError::Disk { .. } | FilesError::Store { .. })) => {
+                    // The store does not read any more after an error.
+                    self.held().take_if(|held| Arc::ptr_eq(held, &commit));
+                    if commit.is_current().map_err(FilesError::disk(&self.volume))? {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+        Err(FilesError::Changing { volume: self.volume.clone() })
+    }
+
+    /// The files as of the latest commit.
+    fn latest(&self) -> Result<Arc<Commit>, FilesError> {
+        let is_current =
+            |commit: &Commit| commit.is_current().map_err(FilesError::disk(&self.volume));
+        let held = self.held().clone();
+        if let Some(commit) = held
+            && is_current(&commit)?
+        {
+            return Ok(commit);
+        }
+        let mut held = self.held();
+        // Another thread may have opened it meanwhile.
+        if let Some(commit) = &*held
+            && is_current(commit)?
+        {
+            return Ok(Arc::clone(commit));
+        }
+        let commit = Arc::new(Commit::open(&self.disk)?);
+        *held = Some(Arc::clone(&commit));
+        Ok(commit)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Commit>>> {
+        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the tables of the latest commit.
+    fn view<R>(
+        &self,
+        read: impl Fn(&Snapshot) -> Result<R, Error<StorageError>>,
+    ) -> Result<R, FilesError> {
+        self.on_latest(|commit| read(&commit.tables).map_err(FilesError::names(&self.volume)))
+    }
+
+    fn read_only(&self) -> FilesError {
+        FilesError::ReadOnly { volume: self.volume.clone() }
+    }
+
+    fn no_seal<T>(&self) -> Result<T, FilesError> {
+        let (volume, reason) = (self.volume.clone(), "this process only reads the volume");
+        Err(FilesError::NoSeal { volume, reason })
+    }
+}
+
+/// Whether a file still has the same contents in the same place.
+fn is_same(one: &Inode, other: &Inode) -> bool {
+    one.size == other.size && one.version == other.version && one.runs == other.runs
+}
+
+/// Methods that change something.
+macro_rules! refuse {
+    ($(fn $name:ident($($argument:ty),*) -> $result:ty;)*) => {
+        $(
+            fn $name(&self, $(_: $argument),*) -> Result<$result, FilesError> {
+                Err(self.read_only())
+            }
+        )*
+    };
+}
+
+impl FileCalls for Files {
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    fn stat(&self, path: &Path) -> Result<(InodeNumber, Inode), FilesError> {
+        self.view(|tables| nearflash_files::stat(tables, path))
+    }
+
+    fn lookup(
+        &self,
+        directory: InodeNumber,
+        name: &Name,
+    ) -> Result<(InodeNumber, Inode), FilesError> {
+        self.view(|tables| nearflash_files::lookup(tables, Place::new(directory, name)))
+    }
+
+    fn inode(&self, number: InodeNumber) -> Result<Inode, FilesError> {
+        self.view(|tables| nearflash_files::inode(tables, number))
+    }
+
+    fn list(
+        &self,
+        directory: InodeNumber,
+        after: Option<&Name>,
+        count_max: usize,
+    ) -> Result<Vec<Entry>, FilesError> {
+        self.view(|tables| nearflash_files::list(tables, directory, after, count_max))
+    }
+
+    /// All as of one commit.
+    fn entries(
+        &self,
+        directory: InodeNumber,
+        after: Option<&Name>,
+        count_max: usize,
+    ) -> Result<Vec<(Entry, Inode)>, FilesError> {
+        self.view(|tables| {
+            let entries = nearflash_files::list(tables, directory, after, count_max)?;
+            let with_inode = |entry: Entry| {
+                let place = Place::new(directory, &entry.name);
+                let (_, inode) = nearflash_files::lookup(tables, place)?;
+                Ok((entry, inode))
+            };
+            entries.into_iter().map(with_inode).collect()
         })
     }
 
-    /// The blocks that the metadata does not use.
-    pub(crate) fn unused(&self) -> Result<FreeRuns, FilesError> {
-        let superblock = self.metadata.superblock();
-        let area = Superblock::area(superblock.volume_len).expect("it was checked when decoded");
-        let mut free = FreeRuns::new(area);
-        for run in superblock.metadata_runs {
-            free.reserve(run).expect("it was checked when decoded");
+    fn link_target(&self, number: InodeNumber) -> Result<Vec<u8>, FilesError> {
+        self.view(|tables| nearflash_files::target(tables, number))
+    }
+
+    fn attribute(&self, number: InodeNumber, name: &[u8]) -> Result<Vec<u8>, FilesError> {
+        self.view(|tables| nearflash_files::attribute(tables, number, name))
+    }
+
+    fn attributes(&self, number: InodeNumber) -> Result<Vec<Vec<u8>>, FilesError> {
+        self.view(|tables| nearflash_files::attributes(tables, number))
+    }
+
+    /// No owner knows of this process, and keeps a file for it.
+    fn retain(&self, _: InodeNumber) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    fn release(&self, _: InodeNumber) {}
+
+    fn read(
+        &self,
+        number: InodeNumber,
+        bytes: &mut [u8],
+        offset: ByteOffset,
+    ) -> Result<usize, FilesError> {
+        for _ in 0..TRIES_MAX {
+            let inode = self.inode(number)?;
+            if inode.kind != Kind::File {
+                return Err(Refusal::NotAFile(number).into());
+            }
+            match self.read_opened((number, &inode), bytes, offset) {
+                // It was removed, which the inode tells, or changed.
+                Err(FilesError::Refused(Refusal::Stale(_))) => {}
+                read => return read,
+            }
         }
-        Ok(free)
+        Err(FilesError::Changing { volume: self.volume.clone() })
+    }
+
+    fn read_opened(
+        &self,
+        (number, inode): (InodeNumber, &Inode),
+        bytes: &mut [u8],
+        offset: ByteOffset,
+    ) -> Result<usize, FilesError> {
+        let left = ByteLen(inode.size.0.saturating_sub(offset.0));
+        let len = left.min(ByteLen::of(bytes)).to_usize();
+        let read = read_runs(&*self.disk, &inode.runs, &mut bytes[..len], offset);
+        read.map_err(FilesError::disk(&self.volume))?;
+        match is_same(&self.inode(number)?, inode) {
+            true => Ok(len),
+            false => Err(Refusal::Stale(number).into()),
+        }
+    }
+
+    fn usage(&self) -> Result<Usage, FilesError> {
+        self.on_latest(Commit::usage)
+    }
+
+    refuse! {
+        fn create(InodeNumber, &Name, NewInode) -> (InodeNumber, Inode);
+        fn create_nameless(InodeNumber, Permissions) -> InodeNumber;
+        fn publish(InodeNumber, (InodeNumber, &Name), Replace) -> Inode;
+        fn link(InodeNumber, InodeNumber, &Name) -> Inode;
+        fn unlink(InodeNumber, &Name) -> ();
+        fn rmdir(InodeNumber, &Name) -> ();
+        fn rename((InodeNumber, &Name), (InodeNumber, &Name), Renaming) -> ();
+        fn change(InodeNumber, AttributeChanges) -> Inode;
+        fn set_attribute(InodeNumber, &[u8], &[u8], AttributeWrite) -> ();
+        fn remove_attribute(InodeNumber, &[u8]) -> ();
+        fn write(InodeNumber, &[u8], ByteOffset) -> ();
+        fn append(InodeNumber, &[u8]) -> ByteOffset;
+        fn allocate(InodeNumber, ByteOffset, ByteLen, Allocation) -> ();
+        fn mark_written(InodeNumber) -> ();
+    }
+
+    /// Nothing is changed.
+    fn sync(&self, _: InodeNumber, _: bool) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    fn seal(&self, _: InodeNumber, _: Rights) -> Result<SealedFile, FilesError> {
+        self.no_seal()
+    }
+
+    fn seal_without_pages(&self, _: InodeNumber, _: Rights) -> Result<SealedFile, FilesError> {
+        self.no_seal()
+    }
+
+    fn durable_size(&self, _: InodeNumber) -> Result<ByteLen, FilesError> {
+        self.no_seal()
+    }
+
+    /// No seal depends on pages.
+    fn keep_pages(&self, _: InodeNumber) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<(), FilesError> {
+        Ok(())
     }
 }

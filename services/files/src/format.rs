@@ -6,19 +6,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nearflash_device::OnDiskError;
 use nearflash_files::{
-    OWNER_BLOCK_OFFSET, Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, Support,
+    OWNER_BLOCK_OFFSET, Permissions, Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, Support,
 };
 use nearflash_media::what_it_holds;
 use nearflash_units::{ByteLen, ByteOffset, MIB, Nanos};
 
 use crate::disk::lost;
 use crate::metadata::{Backend, Metadata, write_superblock};
-use crate::owner::{DIRECTORY_MODE, permissions};
 use crate::store::{self, Batch};
 use crate::{BLOCK, Disk, DiskProperties, FilesError};
 
 /// The smallest volume that can hold files.
 pub const VOLUME_LEN_MIN: ByteLen = ByteLen(16 * MIB);
+
+/// The permission bits of new directories.
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// The first run of the metadata: an eighth of the volume, within these bounds.
 const METADATA_LEN_MIN: u64 = 4 * MIB;
@@ -74,6 +76,12 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
         write_superblock(&*disk, &copy).map_err(&failed)?;
     }
     if disk.losses() == losses { Ok(()) } else { Err(failed(lost())) }
+}
+
+/// The permissions of an inode that this process creates.
+pub(crate) fn permissions(mode: u32) -> Permissions {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Permissions { mode, uid, gid }
 }
 
 /// Creates the database with the root directory.

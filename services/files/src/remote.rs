@@ -10,11 +10,9 @@
 
 mod calls;
 mod growth;
+mod nameless;
 mod passing;
-mod paths;
-mod pending;
 mod places;
-mod reader;
 mod sealed;
 mod unsynced;
 mod writes;
@@ -37,9 +35,7 @@ use zerocopy::little_endian::U64;
 use crate::taking::refuse_seal;
 use crate::{FilesError, wire};
 use growth::Growth;
-pub use pending::RemotePending;
 use places::Places;
-pub use reader::{RemoteOpenedFile, RemoteReader};
 use sealed::SealedFiles;
 use unsynced::Unsynced;
 use writes::Writes;
@@ -170,11 +166,6 @@ impl RemoteFiles {
         }
     }
 
-    /// All bytes pass the owner, for a client that gets no seals.
-    fn without_seals(self) -> Self {
-        Self { sealed: None, ..self }
-    }
-
     /// Whether the node owns the files of a volume.
     ///
     /// # Errors
@@ -254,11 +245,6 @@ impl RemoteFiles {
         };
         files.give_back(link);
         Ok(files)
-    }
-
-    /// The name of the volume.
-    pub fn volume(&self) -> &str {
-        &self.volume
     }
 
     /// Whether this client may change files.

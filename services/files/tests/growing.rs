@@ -5,10 +5,10 @@ use crate::device;
 
 use std::sync::Barrier;
 
-use device::{Device, path};
+use device::{Device, check, own, path};
 use nearflash_files_service::{
-    Allocation, BLOCK, FileSystem, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
-    Pending, Permissions, Replace, Upload, format,
+    Allocation, BLOCK, FileSystem, FormatOptions, InodeNumber, Kind, Name, NewInode, Permissions,
+    Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -70,28 +70,28 @@ fn open_files_that_grow_in_turn_fill_nine_tenths_of_a_volume() {
 #[test]
 fn uploads_of_several_threads_share_a_volume() {
     let device = formatted();
-    let mut owner = Owner::open(device.disk()).unwrap();
+    let mut owner = own(device.disk()).unwrap();
     let begun = Barrier::new(4);
     std::thread::scope(|threads| {
         for nth in 0..4_u8 {
             let (owner, begun) = (&owner, &begun);
             threads.spawn(move || {
-                let options = Upload { size: None, replace: Replace::Never };
-                let mut file = Pending::begin(owner, &path(&nth.to_string()), options).unwrap();
+                let options = UploadOptions { size: None, replace: Replace::Never };
+                let mut file = owner.upload(&path(&nth.to_string()), options).unwrap();
                 begun.wait();
                 for _ in 0..5 {
-                    file.write(owner, &vec![nth; ByteLen(MIB).to_usize()]).unwrap();
+                    file.write(&vec![nth; ByteLen(MIB).to_usize()]).unwrap();
                 }
-                file.finish(owner).unwrap();
+                file.finish().unwrap();
             });
         }
     });
     for nth in 0..4_u8 {
         let mut found = Vec::new();
-        owner.files().get(&path(&nth.to_string()), &mut found, &mut |_| {}).unwrap();
+        owner.get(&path(&nth.to_string()), &mut found, &mut |_| {}).unwrap();
         assert_eq!(found, vec![nth; ByteLen(5 * MIB).to_usize()]);
     }
-    assert!(owner.check().unwrap().is_sound());
+    assert!(check(&mut owner).unwrap().is_sound());
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn an_inode_has_the_blocks_of_its_bytes_and_what_it_holds_to_grow_is_free() {
 #[test]
 fn uploads_of_unknown_length_follow_each_other_until_the_volume_is_full() {
     let device = formatted();
-    let mut owner = Owner::open(device.disk()).unwrap();
-    let options = Upload { size: None, replace: Replace::Never };
+    let mut owner = own(device.disk()).unwrap();
+    let options = UploadOptions { size: None, replace: Replace::Never };
     let source = |nth: u8| vec![nth; ByteLen(8 * MIB + 1).to_usize()];
     for nth in 0..3_u8 {
         owner.put(&path(&nth.to_string()), &mut &source(nth)[..], options, &mut |_| {}).unwrap();
@@ -152,8 +152,8 @@ fn uploads_of_unknown_length_follow_each_other_until_the_volume_is_full() {
     owner.put(&path("3"), &mut &source(3)[..], options, &mut |_| {}).unwrap();
     for nth in [0, 2, 3_u8] {
         let mut found = Vec::new();
-        owner.files().get(&path(&nth.to_string()), &mut found, &mut |_| {}).unwrap();
+        owner.get(&path(&nth.to_string()), &mut found, &mut |_| {}).unwrap();
         assert_eq!(found, source(nth));
     }
-    assert!(owner.check().unwrap().is_sound());
+    assert!(check(&mut owner).unwrap().is_sound());
 }

@@ -6,11 +6,11 @@ use crate::device;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use device::{Device, Dice, Image, Stamped, path, replay_at};
+use device::{Device, Dice, Image, Stamped, check, own, path, reading, replay_at};
 use nearflash::direct::Rights;
 use nearflash_files_service::{
     Allocation, FileSystem, FilesError, FormatOptions, Inode, InodeNumber, Kind, Name, NewInode,
-    Owner, Pending, Permissions, Reader, Replace, Upload, format,
+    Permissions, Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -194,15 +194,15 @@ fn a_reader_in_another_process_never_sees_other_bytes_at_the_former_place() {
     let (device, files) = crowded();
     let number = split(&files);
     make_room(&files);
-    let reader = Reader::open(device.disk()).unwrap();
+    let reader = reading(device.disk()).unwrap();
     let opened = reader.open_file(&path("file")).unwrap();
     close(&files, number);
     fill(&files);
     let mut bytes = vec![0; ByteLen(FILE_LEN).to_usize()];
-    let read = reader.read_at(&opened, &mut bytes, ByteOffset(0));
+    let read = opened.read_at(&mut bytes, ByteOffset(0));
     assert!(matches!(read, Err(FilesError::Stale { .. })), "{read:?}");
     let opened = reader.open_file(&path("file")).unwrap();
-    reader.read_at(&opened, &mut bytes, ByteOffset(0)).unwrap();
+    opened.read_at(&mut bytes, ByteOffset(0)).unwrap();
     assert!(bytes == stamped(FILE_LEN));
 }
 
@@ -210,20 +210,20 @@ fn a_reader_in_another_process_never_sees_other_bytes_at_the_former_place() {
 fn an_upload_of_unknown_length_that_was_split_gets_its_name_in_one_run() {
     let (device, files) = crowded();
     drop(files);
-    let mut owner = Owner::open(device.disk()).unwrap();
-    let options = Upload { size: None, replace: Replace::Never };
+    let mut owner = own(device.disk()).unwrap();
+    let options = UploadOptions { size: None, replace: Replace::Never };
     let len = 5 * MIB + 1;
-    let mut pending = Pending::begin(&owner, &path("upload"), options).unwrap();
-    pending.write(&owner, &stamped(len)).unwrap();
+    let mut pending = owner.upload(&path("upload"), options).unwrap();
+    pending.write(&stamped(len)).unwrap();
     for number in ROOM {
         owner.remove(&path(&number.to_string())).unwrap();
     }
-    let (_, inode) = pending.finish(&owner).unwrap();
+    let (_, inode) = pending.finish().unwrap();
     assert_eq!(inode.runs.len(), 1);
     let mut found = Vec::new();
-    owner.files().get(&path("upload"), &mut found, &mut |_| {}).unwrap();
+    owner.get(&path("upload"), &mut found, &mut |_| {}).unwrap();
     assert!(found == stamped(len));
-    assert!(owner.check().unwrap().is_sound());
+    assert!(check(&mut owner).unwrap().is_sound());
 }
 
 /// A volume after a loss of power has the whole file.

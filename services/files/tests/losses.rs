@@ -8,7 +8,7 @@ use device::{Device, Dice};
 use nearflash::direct::Rights;
 use nearflash_files_service::{
     AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode,
-    Owner, Permissions, Renaming, Replace, Upload, format,
+    Permissions, Renaming, Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -265,9 +265,9 @@ fn a_loss_that_the_sync_of_a_file_has_reported_is_not_reported_again_by_the_sync
 fn an_owner_whose_new_file_may_be_lost_ends_and_the_volume_has_the_former_one() {
     let device = Device::new(LEN);
     format(device.disk(), FormatOptions::default()).unwrap();
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = device::own(device.disk()).unwrap();
     let path = device::path("file");
-    let options = Upload { size: None, replace: Replace::Allowed };
+    let options = UploadOptions { size: None, replace: Replace::Allowed };
     let put =
         |stamp| owner.put(&path, &mut device::Stamped::new(stamp, 9000), options, &mut |_| {});
     put(1).unwrap();
@@ -281,7 +281,7 @@ fn an_owner_whose_new_file_may_be_lost_ends_and_the_volume_has_the_former_one() 
     assert_lost(written.map(drop));
     put(3).unwrap();
     drop(owner);
-    let found = device::tree(&nearflash_files_service::Files::open(device.disk()).unwrap());
+    let found = device::tree(&device::reading(device.disk()).unwrap());
     assert_eq!(found, [("/file".to_owned(), Some((3, 9000)))].into());
 }
 

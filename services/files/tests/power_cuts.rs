@@ -5,10 +5,8 @@
 
 use crate::device;
 
-use device::{Device, Dice, Image, Stamped, Tree, path, replay, tree};
-use nearflash_files_service::{
-    Files, FilesError, FormatOptions, Owner, Refusal, Replace, Upload, format,
-};
+use device::{Device, Dice, Image, Owner, Stamped, Tree, check, own, path, reading, replay, tree};
+use nearflash_files_service::{FilesError, FormatOptions, Refusal, Replace, UploadOptions, format};
 use nearflash_units::{ByteLen, MIB};
 
 const LEN: ByteLen = ByteLen(16 * MIB);
@@ -32,7 +30,7 @@ fn operate(owner: &Owner, stamp: u64, dice: &mut Dice) -> Result<(), FilesError>
                 _ => dice.below(30_000),
             };
             let size = (dice.below(2) == 0).then_some(ByteLen(len));
-            let options = Upload { size, replace: Replace::Allowed };
+            let options = UploadOptions { size, replace: Replace::Allowed };
             owner.put(&one, &mut Stamped::new(stamp, len), options, &mut |_| {}).map(drop)
         }
     };
@@ -52,12 +50,12 @@ struct History {
 fn history(seed: u64, calls: u64) -> History {
     let (device, mut dice) = (Device::new(LEN), Dice(seed));
     format(device.disk(), FormatOptions::default()).unwrap();
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     let mut states = vec![Tree::new()];
     let mut returned_at = vec![device.operation_count()];
     for stamp in 1..=calls {
         operate(&owner, stamp, &mut dice).unwrap();
-        states.push(tree(owner.files()));
+        states.push(tree(&owner));
         returned_at.push(device.operation_count());
     }
     drop(owner);
@@ -67,23 +65,23 @@ fn history(seed: u64, calls: u64) -> History {
 /// Opens a volume after a loss of power, and compares it with the states that are possible.
 fn check_after(image: Image, possible: &[Tree], dice: &mut Dice) -> Result<(), FilesError> {
     let device = Device::holding(image, LEN);
-    let seen = tree(&Files::open(device.disk())?);
+    let seen = tree(&reading(device.disk())?);
     assert_eq!(device.operation_count(), 0, "a reader does not write");
-    let mut owner = Owner::open(device.disk())?;
-    let recovered = tree(owner.files());
+    let mut owner = own(device.disk())?;
+    let recovered = tree(&owner);
     assert_eq!(seen, recovered, "a reader sees the state that the owner recovers");
     assert!(possible.contains(&recovered), "{recovered:?} is none of {possible:?}");
-    assert!(owner.check()?.is_sound());
+    assert!(check(&mut owner)?.is_sound());
     // Later files take no block of those that are there: `tree` compares every byte.
     for stamp in (1..=dice.below(3)).map(|nth| u64::MAX - nth) {
-        let before = tree(owner.files());
+        let before = tree(&owner);
         operate(&owner, stamp, dice)?;
-        let after = tree(owner.files());
+        let after = tree(&owner);
         let is_known = |file: &(u64, u64)| {
             file.0 == stamp || before.values().flatten().any(|known| known == file)
         };
         assert!(after.values().flatten().all(|file| file.1 < 16 || is_known(file)));
-        assert!(owner.check()?.is_sound());
+        assert!(check(&mut owner)?.is_sound());
     }
     Ok(())
 }
@@ -143,7 +141,7 @@ fn a_node_that_fails_at_any_write_leaves_a_sound_volume() {
         format(device.disk(), FormatOptions::default()).unwrap();
         device.fail_after(operations_max);
         let mut returned = 0;
-        if let Ok(owner) = Owner::open(device.disk()) {
+        if let Ok(owner) = own(device.disk()) {
             let mut stamps = 1..=calls;
             while let Some(stamp) = stamps.next()
                 && operate(&owner, stamp, &mut dice).is_ok()
@@ -161,6 +159,6 @@ fn a_node_that_fails_at_any_write_leaves_a_sound_volume() {
 fn a_volume_that_was_formatted_and_left_is_empty() {
     let device = Device::new(LEN);
     format(device.disk(), FormatOptions::default()).unwrap();
-    let missing = Files::open(device.disk()).unwrap().stat(&path("a")).unwrap_err();
+    let missing = reading(device.disk()).unwrap().stat(&path("a")).unwrap_err();
     assert!(matches!(missing, FilesError::Refused(Refusal::NotFound(_))));
 }

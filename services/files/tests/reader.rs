@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use device::{Device, Dice, Image, Operation, Stamped, path};
+use device::{Device, Dice, Image, Operation, Owner, Stamped, check, free_len, own, path, reading};
 use nearflash_files_service::{
-    Disk, DiskProperties, FilesError, FormatOptions, InodeNumber, OpenedFile, Owner, Pending,
-    Reader, Refusal, Replace, Upload, format,
+    Disk, DiskProperties, Files, FilesError, FormatOptions, InodeNumber, Opened, Refusal, Replace,
+    UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -27,7 +27,7 @@ fn formatted() -> Device {
 }
 
 fn put(owner: &Owner, name: &str, stamp: u64, len: u64) -> InodeNumber {
-    let options = Upload { size: Some(ByteLen(len)), replace: Replace::Allowed };
+    let options = UploadOptions { size: Some(ByteLen(len)), replace: Replace::Allowed };
     owner.put(&path(name), &mut Stamped::new(stamp, len), options, &mut |_| {}).unwrap().0
 }
 
@@ -37,20 +37,20 @@ fn stamped(stamp: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-fn read(reader: &Reader, file: &OpenedFile) -> Result<Vec<u8>, FilesError> {
+fn read(file: &Opened<Files>) -> Result<Vec<u8>, FilesError> {
     let mut bytes = vec![0; file.inode().size.to_usize()];
-    reader.read_at(file, &mut bytes, ByteOffset(0)).map(|()| bytes)
+    file.read_at(&mut bytes, ByteOffset(0)).map(|()| bytes)
 }
 
 #[test]
 fn a_reader_sees_every_change_of_a_living_owner() {
     let device = formatted();
-    let reader = Reader::open(device.disk()).unwrap();
-    let owner = Owner::open(device.disk()).unwrap();
+    let reader = reading(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     for stamp in 1..20 {
         put(&owner, "a", stamp, 5000);
         let file = reader.open_file(&path("a")).unwrap();
-        assert_eq!(read(&reader, &file).unwrap(), stamped(stamp, 5000));
+        assert_eq!(read(&file).unwrap(), stamped(stamp, 5000));
     }
     owner.mkdir(&path("dir")).unwrap();
     owner.rename(&path("a"), &path("dir/b"), Replace::Never).unwrap();
@@ -67,37 +67,37 @@ fn a_reader_sees_every_change_of_a_living_owner() {
 #[test]
 fn an_open_file_is_read_until_it_is_removed_or_replaced_also_if_it_is_renamed() {
     let device = formatted();
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     for (nth, name) in [(1, "kept"), (2, "replaced"), (3, "removed")] {
         put(&owner, name, nth, 20_000);
     }
-    let reader = Reader::open(device.disk()).unwrap();
+    let reader = reading(device.disk()).unwrap();
     let open = |name| reader.open_file(&path(name)).unwrap();
     let [kept, replaced, removed] = ["kept", "replaced", "removed"].map(open);
     owner.rename(&path("kept"), &path("moved"), Replace::Never).unwrap();
-    assert_eq!(read(&reader, &kept).unwrap(), stamped(1, 20_000));
+    assert_eq!(read(&kept).unwrap(), stamped(1, 20_000));
     put(&owner, "replaced", 4, 20_000);
     owner.remove(&path("removed")).unwrap();
     put(&owner, "other", 5, 40_000);
     for (file, name) in [(&replaced, "/replaced"), (&removed, "/removed")] {
-        let error = read(&reader, file).unwrap_err();
+        let error = read(file).unwrap_err();
         assert!(matches!(error, FilesError::Stale { .. }), "{error}");
         assert!(error.to_string().starts_with(name), "{error}");
     }
-    assert_eq!(read(&reader, &kept).unwrap(), stamped(1, 20_000));
+    assert_eq!(read(&kept).unwrap(), stamped(1, 20_000));
     let mut beyond = [0; 2];
-    assert!(reader.read_at(&kept, &mut beyond, ByteOffset(19_999)).is_err());
+    assert!(kept.read_at(&mut beyond, ByteOffset(19_999)).is_err());
 }
 
 #[test]
 fn files_are_written_at_the_same_time_and_appear_when_they_are_finished() {
     let device = formatted();
-    let mut owner = Owner::open(device.disk()).unwrap();
-    let reader = Reader::open(device.disk()).unwrap();
-    let free = owner.free_len().unwrap();
+    let mut owner = own(device.disk()).unwrap();
+    let reader = reading(device.disk()).unwrap();
+    let free = free_len(&owner);
     let begin = |owner: &Owner, name, size| {
-        let options = Upload { size, replace: Replace::Allowed };
-        Pending::begin(owner, &path(name), options).unwrap()
+        let options = UploadOptions { size, replace: Replace::Allowed };
+        owner.upload(&path(name), options).unwrap()
     };
     let lens = [0, 1, 4096, 5000, 3 << 20, (4 << 20) + 1];
     let names = ["0", "1", "2", "3", "4", "5"];
@@ -106,37 +106,37 @@ fn files_are_written_at_the_same_time_and_appear_when_they_are_finished() {
         let bytes = stamped(nth, len);
         let file = &mut files[usize::try_from(nth).unwrap() - 1];
         for part in bytes.chunks(1_000_000) {
-            file.write(&owner, part).unwrap();
+            file.write(part).unwrap();
         }
         assert_eq!(file.len(), ByteLen(len));
     }
     assert_eq!(reader.list(&path(""), None, 9).unwrap(), []);
     for file in files {
-        file.finish(&owner).unwrap();
+        file.finish().unwrap();
     }
     for ((nth, len), name) in (1..).zip(lens).zip(names) {
         let file = reader.open_file(&path(name)).unwrap();
-        assert_eq!(read(&reader, &file).unwrap(), stamped(nth, len));
+        assert_eq!(read(&file).unwrap(), stamped(nth, len));
     }
     for name in names {
         owner.remove(&path(name)).unwrap();
     }
     // Abandoned, too short, and refused at the end: none of them keeps space.
     let mut abandoned = begin(&owner, "a", None);
-    abandoned.write(&owner, &[1; 5 << 20]).unwrap();
-    abandoned.abandon(&owner);
-    let short = begin(&owner, "b", Some(ByteLen(10))).finish(&owner).unwrap_err();
+    abandoned.write(&[1; 5 << 20]).unwrap();
+    abandoned.abandon();
+    let short = begin(&owner, "b", Some(ByteLen(10))).finish().unwrap_err();
     assert!(matches!(short, FilesError::SourceShort { .. }), "{short}");
     let refused = begin(&owner, "c", None);
     owner.mkdir(&path("c")).unwrap();
-    let error = refused.finish(&owner).unwrap_err();
+    let error = refused.finish().unwrap_err();
     assert!(matches!(error, FilesError::Refused(Refusal::IsADirectory(_))), "{error}");
     let mut full = begin(&owner, "d", None);
-    assert!(matches!(full.write(&owner, &[1; 16 << 20]), Err(FilesError::NoSpace { .. })));
-    full.abandon(&owner);
+    assert!(matches!(full.write(&[1; 16 << 20]), Err(FilesError::NoSpace { .. })));
+    full.abandon();
     owner.remove(&path("c")).unwrap();
-    assert_eq!(owner.free_len().unwrap(), free);
-    assert!(owner.check().unwrap().is_sound());
+    assert_eq!(free_len(&owner), free);
+    assert!(check(&mut owner).unwrap().is_sound());
 }
 
 /// A volume that an owner changes while it is read: between any two blocks of a read.
@@ -208,7 +208,7 @@ fn history(dice: &mut Dice) -> (Vec<Operation>, usize, BTreeMap<InodeNumber, u64
     let formatted_at = device.operation_count();
     let (mut stamps, mut stamp) = (BTreeMap::new(), 0);
     for _ in 0..3 {
-        let owner = Owner::open(device.disk()).unwrap();
+        let owner = own(device.disk()).unwrap();
         for _ in 0..12 {
             let name = NAMES[usize::try_from(dice.below(4)).unwrap()];
             if dice.below(4) == 0 {
@@ -227,9 +227,9 @@ fn follow(seed: u64) -> (usize, usize) {
     let mut dice = Dice(seed);
     let (operations, formatted_at, stamps) = history(&mut dice);
     let moving = Arc::new(Moving::starting_at(formatted_at, operations, Dice(!seed)));
-    let reader = Reader::open(Arc::clone(&moving) as Arc<dyn Disk>).unwrap();
+    let reader = reading(Arc::clone(&moving) as Arc<dyn Disk>).unwrap();
     let (mut sound, mut stale) = (0, 0);
-    let mut files: Vec<OpenedFile> = Vec::new();
+    let mut files: Vec<Opened<Files>> = Vec::new();
     while !moving.is_over() {
         for (entry, inode) in reader.list(&path(""), None, 9).unwrap() {
             assert!(stamps.contains_key(&entry.inode) && inode.size.0 >= 16, "seed {seed}");
@@ -240,7 +240,7 @@ fn follow(seed: u64) -> (usize, usize) {
             Err(error) => panic!("seed {seed}: {error}"),
         }
         for file in &files {
-            match read(&reader, file) {
+            match read(file) {
                 Ok(bytes) => {
                     let expected = stamped(stamps[&file.number()], file.inode().size.0);
                     assert!(bytes == expected, "seed {seed}: bytes of another file");
@@ -311,12 +311,12 @@ impl Disk for Slow {
 fn the_file_for_which_a_change_is_refused_is_there_for_readers() {
     let device = formatted();
     let slow = Arc::new(Slow { device: device.disk(), expected: AtomicUsize::new(0) });
-    let owner = Owner::open(Arc::clone(&slow) as Arc<dyn Disk>).unwrap();
-    let reader = Reader::open(device.disk()).unwrap();
+    let owner = own(Arc::clone(&slow) as Arc<dyn Disk>).unwrap();
+    let reader = reading(device.disk()).unwrap();
     type Creates = fn(&Owner, &str) -> Result<(), FilesError>;
     let mkdir: Creates = |owner, name| owner.mkdir(&path(name));
     let put: Creates = |owner, name| {
-        let options = Upload { size: None, replace: Replace::Never };
+        let options = UploadOptions { size: None, replace: Replace::Never };
         owner.put(&path(name), &mut &b"bytes"[..], options, &mut |_| {}).map(drop)
     };
     for (nth, create) in [mkdir, put].repeat(4).into_iter().enumerate() {

@@ -16,7 +16,7 @@ use nearflash_files_calls::{Answer, OPEN_MAX, Operation, Request};
 use nearflash_files_service::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, ConnectionId, FileCalls,
     FileSystem, FilesError, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
-    Permissions, RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
+    Paths, Permissions, RemoteFiles, Renaming, Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -414,10 +414,10 @@ fn wrong_messages_are_answered_with_their_error() {
 #[test]
 fn a_file_that_is_put_gets_its_name_when_it_is_complete() {
     let node = Node::new();
-    let files = node.client();
+    let files = Arc::new(Paths::new(node.client()));
     let bytes: Vec<u8> = (0..2_500_000_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
     let put = |bytes: &[u8], size, replace| {
-        let options = Upload { size, replace };
+        let options = UploadOptions { size, replace };
         files.put(&path("/d/f"), &mut &*bytes, options, &mut |_| {})
     };
     assert_eq!(put(&bytes, None, Replace::Never).unwrap_err().errno(), Errno::NOENT);
@@ -437,15 +437,15 @@ fn a_file_that_is_put_gets_its_name_when_it_is_complete() {
         let space: u64 = inode.runs.iter().map(|run| run.len().0).sum();
         assert_eq!(space, ByteLen::from_usize(len).0.next_multiple_of(4096), "{expected:?}");
     }
-    let options = Upload { size: Some(ByteLen(2)), replace: Replace::Allowed };
-    let mut short = RemotePending::begin(&files, &path("/d/f"), options).unwrap();
-    short.write(&files, b"x").unwrap();
-    let short = short.finish(&files).unwrap_err();
+    let options = UploadOptions { size: Some(ByteLen(2)), replace: Replace::Allowed };
+    let mut short = files.upload(&path("/d/f"), options).unwrap();
+    short.write(b"x").unwrap();
+    let short = short.finish().unwrap_err();
     assert!(matches!(short, FilesError::SourceShort { .. }));
-    let entries = files.list_path(&path("/d"), None, 9).unwrap();
+    let entries = files.list(&path("/d"), None, 9).unwrap();
     assert_eq!(entries.len(), 1, "no part is left: {entries:?}");
     assert_eq!(files.remove(&path("/d")).unwrap_err().errno(), Errno::NOTEMPTY);
-    files.rename_path(&path("/d/f"), &path("/g"), Replace::Never).unwrap();
+    files.rename(&path("/d/f"), &path("/g"), Replace::Never).unwrap();
     files.remove(&path("/d")).unwrap();
     assert_eq!(files.stat(&path("/g")).unwrap().1.size, ByteLen(1));
 }
@@ -453,21 +453,21 @@ fn a_file_that_is_put_gets_its_name_when_it_is_complete() {
 #[test]
 fn a_file_that_arrives_in_pieces_has_no_name_before_its_end_and_leaves_nothing_without_one() {
     let node = Node::new();
-    let (files, other) = (node.client(), node.client());
-    let options = |replace| Upload { size: None, replace };
-    let begin = |replace| RemotePending::begin(&files, &path("/f"), options(replace));
+    let (files, other) = (Arc::new(Paths::new(node.client())), node.client());
+    let options = |replace| UploadOptions { size: None, replace };
+    let begin = |replace| files.upload(&path("/f"), options(replace));
     let free = other.usage().unwrap();
     let (mut one, mut two) = (begin(Replace::Never).unwrap(), begin(Replace::Allowed).unwrap());
     let bytes = vec![7; 1_100_000];
     for pending in [&mut one, &mut two] {
-        pending.write(&files, &bytes[..3]).unwrap();
-        pending.write(&files, &bytes[3..]).unwrap();
+        pending.write(&bytes[..3]).unwrap();
+        pending.write(&bytes[3..]).unwrap();
     }
     assert_eq!(other.list(ROOT, None, 9).unwrap(), [], "nobody finds them");
-    let (number, inode) = two.finish(&files).unwrap();
+    let (number, inode) = two.finish().unwrap();
     assert_eq!((inode.links, inode.size), (1, ByteLen::of(&bytes)));
     assert_eq!(contents(&other, number), bytes);
-    assert_eq!(one.finish(&files).unwrap_err().errno(), Errno::EXIST, "it appeared meanwhile");
+    assert_eq!(one.finish().unwrap_err().errno(), Errno::EXIST, "it appeared meanwhile");
     let lost = begin(Replace::Allowed).unwrap();
     drop((lost, files));
     other.unlink(ROOT, &name("f")).unwrap();
@@ -478,19 +478,20 @@ fn a_file_that_arrives_in_pieces_has_no_name_before_its_end_and_leaves_nothing_w
 #[test]
 fn a_file_that_arrives_in_pieces_is_lost_with_its_owner_and_says_so() {
     let node = Node::new();
-    let files = node.client();
-    let options = Upload { size: Some(ByteLen(5)), replace: Replace::Never };
-    let mut pending = RemotePending::begin(&files, &path("/f"), options).unwrap();
-    pending.write(&files, b"12345").unwrap();
+    let files = Arc::new(Paths::new(node.client()));
+    let options = UploadOptions { size: Some(ByteLen(5)), replace: Replace::Never };
+    let mut pending = files.upload(&path("/f"), options).unwrap();
+    pending.write(b"12345").unwrap();
     node.restart();
-    assert!(pending.finish(&files).is_err());
+    assert!(pending.finish().is_err());
     assert_eq!(files.stat(&path("/f")).unwrap_err().errno(), Errno::NOENT);
 }
 
 #[test]
 fn a_file_that_a_client_has_written_between_others_moves_to_one_run() {
     let node = Node::new();
-    let files = node.client();
+    let paths = Arc::new(Paths::new(node.client()));
+    let files = paths.files();
     // Files of 1 MiB fill the volume. The space of every other one is a gap.
     for nth in 0.. {
         let (number, _) = files.create(ROOT, &name(&nth.to_string()), new(Kind::File)).unwrap();
@@ -507,11 +508,11 @@ fn a_file_that_a_client_has_written_between_others_moves_to_one_run() {
     };
     remove(&mut (1..9).step_by(2));
     let bytes = vec![9; ByteLen(2 * MIB + 5000).to_usize()];
-    let options = Upload { size: None, replace: Replace::Never };
-    let mut pending = RemotePending::begin(&files, &path("/f"), options).unwrap();
-    bytes.chunks(300_000).for_each(|piece| pending.write(&files, piece).unwrap());
+    let options = UploadOptions { size: None, replace: Replace::Never };
+    let mut pending = paths.upload(&path("/f"), options).unwrap();
+    bytes.chunks(300_000).for_each(|piece| pending.write(piece).unwrap());
     remove(&mut (11..17));
-    let (number, inode) = pending.finish(&files).unwrap();
+    let (number, inode) = pending.finish().unwrap();
     assert_eq!(inode.size, ByteLen::of(&bytes));
     node.server().files().tidy();
     files.sync_all().unwrap();

@@ -12,9 +12,8 @@ use nearflash::Error;
 use nearflash_files_calls::{Answer, Operation, Request};
 use nearflash_files_service::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, Below, ConnectionId,
-    FileCalls, FileSystem, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
-    Permissions, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader, Renaming, Replace,
-    Upload, format,
+    FileCalls, FileSystem, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Opened,
+    Path, Paths, Permissions, RemoteFiles, Renaming, Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -67,7 +66,7 @@ struct Bench {
     server: Arc<FilesServer>,
     connections: Arc<AtomicU64>,
     /// A client with all rights.
-    all: RemoteFiles,
+    all: Arc<Paths<RemoteFiles>>,
 }
 
 /// A client, and its grants.
@@ -83,11 +82,12 @@ impl Bench {
         let files = FileSystem::open(device.disk()).unwrap();
         let (server, connections) = (Arc::new(FilesServer::new(files, 1)), Arc::default());
         let all = client(&server, &connections, Allowed::all(true)).files;
+        let all = Arc::new(Paths::new(all));
         for directory in ["/in", "/in/d", "/out", "/out/d"] {
             all.mkdir(&path(directory)).unwrap();
         }
         for file in ["/in/f", "/in/d/g", "/out/s"] {
-            let options = Upload { size: None, replace: Replace::Never };
+            let options = UploadOptions { size: None, replace: Replace::Never };
             all.put(&path(file), &mut file.as_bytes(), options, &mut |_| {}).unwrap();
         }
         Self { device, server, connections, all }
@@ -103,7 +103,7 @@ impl Bench {
 
     /// Moves a file or a directory, as another client with all rights.
     fn rename(&self, from: &str, to: &str) {
-        self.all.rename_path(&path(from), &path(to), Replace::Never).unwrap();
+        self.all.rename(&path(from), &path(to), Replace::Never).unwrap();
     }
 }
 
@@ -174,7 +174,11 @@ fn no_call_reaches_an_inode_outside_by_its_number() {
     assert_eq!(inside.files.inode(file).unwrap_err().errno(), Errno::ACCESS);
     inside.files.stat(&path("/in/d/g")).unwrap();
     inside.files.inode(file).unwrap();
-    assert_eq!(bench.all.inode(bench.number("/out/s")).unwrap().size, ByteLen(6), "unchanged");
+    assert_eq!(
+        bench.all.files().inode(bench.number("/out/s")).unwrap().size,
+        ByteLen(6),
+        "unchanged"
+    );
 }
 
 #[test]
@@ -243,6 +247,8 @@ fn a_client_that_may_change_nothing_makes_no_commits_for_others() {
 fn a_grant_to_read_changes_nothing_and_a_grant_to_write_ends_at_its_border() {
     let bench = Bench::new();
     let Client { files, .. } = bench.client(below(&["/in", "/out/d!"]));
+    let paths = Arc::new(Paths::new(files));
+    let files = paths.files();
     assert!(files.is_writable());
     let (file, _) = files.stat(&path("/in/f")).unwrap();
     let (read_only, own) = (bench.number("/in"), bench.number("/out/d"));
@@ -263,8 +269,8 @@ fn a_grant_to_read_changes_nothing_and_a_grant_to_write_ends_at_its_border() {
     for (at, refused) in refused.into_iter().enumerate() {
         assert_eq!(refused.unwrap_err().errno(), Errno::ACCESS, "{at}");
     }
-    let options = Upload { size: None, replace: Replace::Allowed };
-    files.put(&path("/out/d/n"), &mut &b"new"[..], options, &mut |_| {}).unwrap();
+    let options = UploadOptions { size: None, replace: Replace::Allowed };
+    paths.put(&path("/out/d/n"), &mut &b"new"[..], options, &mut |_| {}).unwrap();
     let (made, _) = files.create(own, &name("m"), new(Kind::File)).unwrap();
     files.rename((own, &name("m")), (own, &name("k")), Renaming::NoReplace).unwrap();
     files.change(made, AttributeChanges { mode: Some(0o600), ..Default::default() }).unwrap();
@@ -272,8 +278,8 @@ fn a_grant_to_read_changes_nothing_and_a_grant_to_write_ends_at_its_border() {
     files.change(made, AttributeChanges::default()).unwrap();
     assert_eq!(files.stat(&path("/out/d/k")).unwrap().1.size, ByteLen(3));
     bench.all.mkdir(&path("/out/d/e")).unwrap();
-    files.rename_path(&path("/out/d/e"), &path("/out/d/f"), Replace::Never).unwrap();
-    files.remove(&path("/out/d/f")).unwrap();
+    paths.rename(&path("/out/d/e"), &path("/out/d/f"), Replace::Never).unwrap();
+    paths.remove(&path("/out/d/f")).unwrap();
 }
 
 #[test]
@@ -324,7 +330,7 @@ fn an_open_file_that_another_client_renames_within_the_directory_stays_within() 
     assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
     let directory = bench.number("/in");
     let (one, two) = ((directory, &name("h")), (directory, &name("f")));
-    bench.all.rename(one, two, Renaming::Exchange).unwrap();
+    bench.all.files().rename(one, two, Renaming::Exchange).unwrap();
     assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
     // Both have the names that they were given last, and follow these out and back.
     bench.rename("/in/f", "/out/f");
@@ -332,7 +338,11 @@ fn an_open_file_that_another_client_renames_within_the_directory_stays_within() 
     bench.rename("/out/f", "/in/d/again");
     assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
     // A rename that replaces it takes its last name.
-    bench.all.rename(one, (bench.number("/in/d"), &name("again")), Renaming::Replace).unwrap();
+    bench
+        .all
+        .files()
+        .rename(one, (bench.number("/in/d"), &name("again")), Renaming::Replace)
+        .unwrap();
     assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
 }
 
@@ -341,11 +351,11 @@ fn a_hard_link_gives_access_only_where_it_is_within() {
     let bench = Bench::new();
     let secret = bench.number("/out/s");
     let Client { files, .. } = bench.client(below(&["/in"]));
-    bench.all.link(secret, bench.number("/in"), &name("link")).unwrap();
+    bench.all.files().link(secret, bench.number("/in"), &name("link")).unwrap();
     assert_eq!(files.inode(secret).unwrap_err().errno(), Errno::ACCESS, "not found yet");
     files.stat(&path("/in/link")).unwrap();
     files.inode(secret).unwrap();
-    bench.all.unlink(bench.number("/in"), &name("link")).unwrap();
+    bench.all.files().unlink(bench.number("/in"), &name("link")).unwrap();
     assert_eq!(files.inode(secret).unwrap_err().errno(), Errno::ACCESS);
 }
 
@@ -353,22 +363,24 @@ fn a_hard_link_gives_access_only_where_it_is_within() {
 fn an_open_file_that_lost_its_name_within_stays_open_until_the_grant_is_revoked() {
     let bench = Bench::new();
     let Client { files, allowed } = bench.client(below(&["/in!"]));
+    let paths = Arc::new(Paths::new(files));
+    let files = paths.files();
     let other = bench.client(below(&["/in"]));
     let (file, _) = files.stat(&path("/in/f")).unwrap();
     other.files.stat(&path("/in/f")).unwrap();
     files.retain(file).unwrap();
-    bench.all.unlink(bench.number("/in"), &name("f")).unwrap();
+    bench.all.files().unlink(bench.number("/in"), &name("f")).unwrap();
     files.write(file, b"x", ByteOffset(0)).unwrap();
     files.sync(file, false).unwrap();
     let closed = other.files.retain(file).unwrap_err();
     assert_eq!(closed.errno(), Errno::ACCESS, "only those who have it open");
-    let options = Upload { size: None, replace: Replace::Never };
-    let mut pending = RemotePending::begin(&files, &path("/in/new"), options).unwrap();
-    pending.write(&files, b"12345").unwrap();
+    let options = UploadOptions { size: None, replace: Replace::Never };
+    let mut pending = paths.upload(&path("/in/new"), options).unwrap();
+    pending.write(b"12345").unwrap();
     *allowed.lock().unwrap() = below(&["/in"]);
     assert_eq!(files.write(file, b"x", ByteOffset(0)).unwrap_err().errno(), Errno::ACCESS);
     files.read(file, &mut [0; 9], ByteOffset(0)).unwrap();
-    assert_eq!(pending.finish(&files).unwrap_err().errno(), Errno::ACCESS);
+    assert_eq!(pending.finish().unwrap_err().errno(), Errno::ACCESS);
     *allowed.lock().unwrap() = Allowed::default();
     for done in [
         files.read(file, &mut [0; 9], ByteOffset(0)).map(drop),
@@ -389,7 +401,7 @@ fn a_reader_lists_and_reads_what_its_grant_covers_and_keeps_files_that_are_open(
     let bench = Bench::new();
     (0..9).for_each(|at| bench.all.mkdir(&path(&format!("/in/d/{at}"))).unwrap());
     let Client { files, .. } = bench.client(below(&["/in"]));
-    let reader = Arc::new(RemoteReader::of(files));
+    let reader = Arc::new(Paths::new(files));
     let names = |at, after: Option<&str>, count| {
         let listed = reader.list(&path(at), after.map(name).as_ref(), count).unwrap();
         listed.into_iter().map(|(entry, inode)| (entry.name.to_string(), inode.size.0))
@@ -404,7 +416,7 @@ fn a_reader_lists_and_reads_what_its_grant_covers_and_keeps_files_that_are_open(
     assert_eq!(missing.unwrap_err().errno(), Errno::NOENT);
     assert_eq!(directory.unwrap_err().errno(), Errno::ISDIR);
 
-    let read = |file: &RemoteOpenedFile, len, at| {
+    let read = |file: &Opened<RemoteFiles>, len, at| {
         let mut bytes = vec![0; len];
         let done = file.read_at(&mut bytes, ByteOffset(at)).map(|()| bytes);
         done.map_err(|error| error.errno())
@@ -420,7 +432,7 @@ fn a_reader_lists_and_reads_what_its_grant_covers_and_keeps_files_that_are_open(
     drop(removed);
     reader.stat(&path("/in")).unwrap();
     assert_eq!(inodes(), before - 1);
-    bench.all.change(shorter.number(), cut(2)).unwrap();
+    bench.all.files().change(shorter.number(), cut(2)).unwrap();
     assert_eq!(
         (read(&shorter, 2, 0), read(&shorter, 5, 0)),
         (Ok(b"/i".to_vec()), Err(Errno::STALE))
@@ -463,14 +475,19 @@ fn random_moves_by_others_never_let_a_client_reach_what_is_outside() {
         };
         let (from, to) = (place(&mut dice), place(&mut dice));
         // Many fail: the names do not exist, or a directory would become part of itself.
-        let _ = bench.all.rename((from.0, &from.1), (to.0, &to.1), Renaming::NoReplace);
+        let _ = bench.all.files().rename((from.0, &from.1), (to.0, &to.1), Renaming::NoReplace);
         let _ = files.lookup(to.0, &to.1);
-        let granted =
-            bench.all.lookup(ROOT, &name("in")).ok().filter(|it| it.1.kind == Kind::Directory);
+        let granted = bench
+            .all
+            .files()
+            .lookup(ROOT, &name("in"))
+            .ok()
+            .filter(|it| it.1.kind == Kind::Directory);
         for number in &inodes {
             let reached = files.inode(*number).is_ok() && *number != ROOT;
-            let is_within =
-                granted.as_ref().is_some_and(|(root, _)| is_below(&bench.all, *root, *number));
+            let is_within = granted
+                .as_ref()
+                .is_some_and(|(root, _)| is_below(bench.all.files(), *root, *number));
             assert!(is_within || !reached, "{number:?}");
             (within, outside) = (within + u32::from(reached), outside + u32::from(!reached));
         }

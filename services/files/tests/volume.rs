@@ -5,16 +5,16 @@ use crate::device;
 
 use std::io::Read;
 
-use device::{Device, Operation, Stamped, Tree, path, tree};
+use device::{Device, Operation, Owner, Stamped, Tree, check, free_len, own, path, reading, tree};
 use nearflash_files_service::{
-    FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
-    Pending, Permissions, Reader, Refusal, Replace, Upload, format,
+    FileCalls as _, FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name,
+    NewInode, Permissions, Refusal, Replace, UploadOptions, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use uuid::Uuid;
 
 const LEN: ByteLen = ByteLen(16 * MIB);
-const NEW: Upload = Upload { size: None, replace: Replace::Never };
+const NEW: UploadOptions = UploadOptions { size: None, replace: Replace::Never };
 
 fn formatted(len: ByteLen) -> Device {
     let device = Device::new(len);
@@ -23,7 +23,7 @@ fn formatted(len: ByteLen) -> Device {
 }
 
 fn put(owner: &Owner, name: &str, stamp: u64, len: u64) -> Result<(), FilesError> {
-    let options = Upload { size: Some(ByteLen(len)), replace: Replace::Never };
+    let options = UploadOptions { size: Some(ByteLen(len)), replace: Replace::Never };
     owner.put(&path(name), &mut Stamped::new(stamp, len), options, &mut |_| {}).map(drop)
 }
 
@@ -70,7 +70,7 @@ fn a_blank_a_shrunk_and_a_copied_volume_are_refused_by_name() {
     assert!(blank.contains("'data' is not formatted for files"), "{blank}");
     let shrunk = formatted(ByteLen(2 * LEN.0));
     shrunk.change(|properties| properties.len = LEN);
-    let refused = message(Owner::open(shrunk.disk()));
+    let refused = message(own(shrunk.disk()));
     assert!(refused.contains("has 16MiB and had 32MiB: resize it"), "{refused}");
     let copied = formatted(LEN);
     copied.change(|properties| properties.uuid = Uuid::from_u128(8));
@@ -82,7 +82,7 @@ fn a_blank_a_shrunk_and_a_copied_volume_are_refused_by_name() {
 fn one_damaged_superblock_does_no_harm_and_two_are_named() {
     let device = formatted(LEN);
     device.poke(&[0xFF; 512], 1024);
-    assert_eq!(tree(&Files::open(device.disk()).unwrap()), Tree::new());
+    assert_eq!(tree(&reading(device.disk()).unwrap()), Tree::new());
     device.poke(&[0xFF; 512], 4096 + 1024);
     let refused = message(Files::open(device.disk()));
     assert!(refused.contains("superblock checksum"), "{refused}");
@@ -90,19 +90,17 @@ fn one_damaged_superblock_does_no_harm_and_two_are_named() {
 
 /// Opens a volume in every way, and reads and checks all its metadata.
 fn examine(device: &Device) -> Result<(), FilesError> {
-    let mut files = Files::open(device.disk())?;
-    files.list(&path("/"), None, usize::MAX)?;
-    files.check().map(|report| assert!(report.is_sound(), "{report:?}"))?;
-    Reader::open(device.disk())?.list(&path("/"), None, usize::MAX)?;
-    let mut owner = Owner::open(device.disk())?;
+    Files::open(device.disk())?.check().map(|report| assert!(report.is_sound(), "{report:?}"))?;
+    reading(device.disk())?.list(&path("/"), None, usize::MAX)?;
+    let mut owner = own(device.disk())?;
     owner.mkdir(&path("new"))?;
-    owner.check().map(|report| assert!(report.is_sound(), "{report:?}"))
+    check(&mut owner).map(|report| assert!(report.is_sound(), "{report:?}"))
 }
 
 #[test]
 fn damaged_metadata_is_an_error_that_names_the_volume_wherever_it_is() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     for stamp in 0..200 {
         put(&owner, &format!("a file with the number {stamp}"), stamp, 100).unwrap();
     }
@@ -133,90 +131,90 @@ fn damaged_metadata_is_an_error_that_names_the_volume_wherever_it_is() {
     assert!(damaged > 10 && damaged < count, "{damaged} of {count} blocks");
     let headless = Device::holding(sound, LEN);
     headless.poke(&[0xFF; 8192], usize::try_from(start).unwrap());
-    let message = message(Reader::open(headless.disk()));
+    let message = message(reading(headless.disk()));
     assert!(message.contains("'data' is damaged: its header has the wrong checksum"), "{message}");
 }
 
 #[test]
 fn a_reader_needs_no_right_to_write() {
     let device = formatted(LEN);
-    put(&Owner::open(device.disk()).unwrap(), "f", 1, 9000).unwrap();
+    put(&own(device.disk()).unwrap(), "f", 1, 9000).unwrap();
     device.change(|properties| properties.is_writable = false);
     let before = device.operation_count();
-    let mut files = Files::open(device.disk()).unwrap();
+    let files = reading(device.disk()).unwrap();
     assert_eq!(tree(&files), Tree::from([("/f".to_owned(), Some((1, 9000)))]));
-    assert!(files.check().unwrap().is_sound());
+    assert!(files.files().check().unwrap().is_sound());
     drop(files);
     assert_eq!(device.operation_count(), before);
-    let refused = message(Owner::open(device.disk()));
+    let refused = message(own(device.disk()));
     assert!(refused.contains("--rights rw"), "{refused}");
 }
 
 #[test]
 fn a_full_volume_refuses_a_file_and_has_room_again_when_one_is_removed() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
-    let before = owner.free_len().unwrap();
+    let owner = own(device.disk()).unwrap();
+    let before = free_len(&owner);
     put(&owner, "a", 1, 6 * MIB).unwrap();
     let full = message(put(&owner, "b", 2, 6 * MIB));
     assert!(full.contains("'data' has no space for it: 6MiB"), "{full}");
     let streamed = owner.put(&path("b"), &mut std::io::repeat(7), NEW, &mut |_| {});
     assert!(message(streamed).contains("no space"), "an endless source");
-    assert_eq!(owner.free_len().unwrap().0, before.0 - 6 * MIB, "failures take no space");
+    assert_eq!(free_len(&owner).0, before.0 - 6 * MIB, "failures take no space");
     owner.remove(&path("a")).unwrap();
     put(&owner, "b", 2, 6 * MIB).unwrap();
-    assert_eq!(tree(owner.files()), Tree::from([("/b".to_owned(), Some((2, 6 * MIB)))]));
+    assert_eq!(tree(&owner), Tree::from([("/b".to_owned(), Some((2, 6 * MIB)))]));
 }
 
 #[test]
 fn a_source_of_unknown_length_gets_the_blocks_that_hold_it() {
     let device = formatted(ByteLen(2 * LEN.0));
-    let owner = Owner::open(device.disk()).unwrap();
-    let before = owner.free_len().unwrap();
+    let owner = own(device.disk()).unwrap();
+    let before = free_len(&owner);
     let len = 5 * MIB + 1;
     let mut done = Vec::new();
     let source = &mut Stamped::new(3, len);
     let (_, inode) = owner.put(&path("f"), source, NEW, &mut |len| done.push(len.0)).unwrap();
     assert_eq!(done, [4 * MIB, len]);
     assert_eq!((inode.size, inode.runs.len()), (ByteLen(len), 1));
-    assert_eq!(owner.free_len().unwrap().0, before.0 - 5 * MIB - 4096);
-    assert_eq!(tree(owner.files()), Tree::from([("/f".to_owned(), Some((3, len)))]));
+    assert_eq!(free_len(&owner).0, before.0 - 5 * MIB - 4096);
+    assert_eq!(tree(&owner), Tree::from([("/f".to_owned(), Some((3, len)))]));
 }
 
 #[test]
 fn a_source_is_read_to_its_end_whatever_length_was_expected() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
-    let (before, bytes) = (owner.free_len().unwrap(), vec![7; ByteLen(9 * MIB + 5).to_usize()]);
+    let owner = own(device.disk()).unwrap();
+    let (before, bytes) = (free_len(&owner), vec![7; ByteLen(9 * MIB + 5).to_usize()]);
     for (expected, len) in
         [(0, 5), (4096, 23), (10 * MIB, 9 * MIB + 5), (10, 9 * MIB + 5), (MIB, 0)]
     {
-        let options = Upload { size: Some(ByteLen(expected)), replace: Replace::Never };
+        let options = UploadOptions { size: Some(ByteLen(expected)), replace: Replace::Never };
         let source = &bytes[..usize::try_from(len).unwrap()];
         let (_, inode) = owner.put(&path("f"), &mut &*source, options, &mut |_| {}).unwrap();
         assert_eq!(inode.size, ByteLen(len), "{expected}");
         let used = len.next_multiple_of(4096);
-        assert_eq!(owner.free_len().unwrap().0, before.0 - used, "no space is left behind its end");
+        assert_eq!(free_len(&owner).0, before.0 - used, "no space is left behind its end");
         let mut got = Vec::new();
-        owner.files().get(&path("f"), &mut got, &mut |_| {}).unwrap();
+        owner.get(&path("f"), &mut got, &mut |_| {}).unwrap();
         assert!(got == source);
         owner.remove(&path("f")).unwrap();
-        assert_eq!(owner.free_len().unwrap(), before);
+        assert_eq!(free_len(&owner), before);
     }
 }
 
 #[test]
 fn a_source_that_fails_or_a_file_of_another_size_than_announced_creates_no_file() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
-    let before = owner.free_len().unwrap();
-    let options = Upload { size: Some(ByteLen(10)), replace: Replace::Never };
-    let begin = || Pending::begin(&owner, &path("f"), options).unwrap();
+    let owner = own(device.disk()).unwrap();
+    let before = free_len(&owner);
+    let options = UploadOptions { size: Some(ByteLen(10)), replace: Replace::Never };
+    let begin = || owner.upload(&path("f"), options).unwrap();
     let (mut short, mut long) = (begin(), begin());
-    short.write(&owner, b"12345").unwrap();
-    assert!(message(short.finish(&owner)).contains("has 5B, and 10B were announced"));
-    assert!(message(long.write(&owner, &[0; 11])).contains("longer than 10B"));
-    long.abandon(&owner);
+    short.write(b"12345").unwrap();
+    assert!(message(short.finish()).contains("has 5B, and 10B were announced"));
+    assert!(message(long.write(&[0; 11])).contains("longer than 10B"));
+    long.abandon();
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -225,14 +223,55 @@ fn a_source_that_fails_or_a_file_of_another_size_than_announced_creates_no_file(
     }
     let failed = owner.put(&path("f"), &mut Failing, NEW, &mut |_| {});
     assert!(message(failed).contains("cannot read the source"));
-    assert_eq!(owner.free_len().unwrap(), before);
-    assert_eq!(tree(owner.files()), Tree::new());
+    assert_eq!(free_len(&owner), before);
+    assert_eq!(tree(&owner), Tree::new());
+}
+
+#[test]
+fn an_upload_that_nobody_finishes_leaves_no_file_and_no_space() {
+    let device = formatted(LEN);
+    let owner = own(device.disk()).unwrap();
+    let before = free_len(&owner);
+    let begin = |name: &str| {
+        let mut upload = owner.upload(&path(name), NEW).unwrap();
+        upload.write(&[7; 5 << 20]).unwrap();
+        upload
+    };
+    drop(begin("dropped"));
+    assert_eq!(free_len(&owner), before);
+    let mut left = begin("left");
+    // The commit of another file makes it durable, without a name.
+    owner.mkdir(&path("d")).unwrap();
+    assert_eq!(free_len(&owner).0, before.0 - 4 * MIB);
+    drop(owner);
+    assert!(message(left.write(b"more")).contains("was released"));
+    assert!(message(left.finish()).contains("was released"));
+    assert_eq!(tree(&reading(device.disk()).unwrap()), Tree::from([("/d".to_owned(), None)]));
+    let mut next = own(device.disk()).unwrap();
+    assert_eq!(free_len(&next), before);
+    assert!(check(&mut next).unwrap().is_sound());
+}
+
+#[test]
+fn files_that_are_only_read_are_not_changed() {
+    let device = formatted(LEN);
+    put(&own(device.disk()).unwrap(), "f", 1, 100).unwrap();
+    let files = reading(device.disk()).unwrap();
+    let refused = [
+        message(files.mkdir(&path("d"))),
+        message(files.remove(&path("f"))),
+        message(files.rename(&path("f"), &path("g"), Replace::Never)),
+        message(files.upload(&path("g"), NEW)),
+    ];
+    assert!(refused.iter().all(|message| message.contains("open for reading")), "{refused:?}");
+    let written = own(device.disk()).unwrap().files().usage().unwrap();
+    assert_eq!(files.files().usage().unwrap(), written);
 }
 
 #[test]
 fn a_put_that_may_not_replace_is_refused_before_its_source_is_read() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     put(&owner, "f", 1, 100).unwrap();
     owner.mkdir(&path("d")).unwrap();
     struct Unread;
@@ -242,7 +281,7 @@ fn a_put_that_may_not_replace_is_refused_before_its_source_is_read() {
         }
     }
     let refused = |text: &str, replace| {
-        let options = Upload { size: None, replace };
+        let options = UploadOptions { size: None, replace };
         let FilesError::Refused(refusal) =
             owner.put(&path(text), &mut Unread, options, &mut |_| {}).unwrap_err()
         else {
@@ -285,17 +324,17 @@ fn a_volume_that_grows_while_it_is_open_has_more_space_after_the_next_sync() {
 #[test]
 fn a_volume_that_has_grown_has_more_space() {
     let device = formatted(LEN);
-    let before = Owner::open(device.disk()).unwrap().free_len().unwrap();
+    let before = free_len(&own(device.disk()).unwrap());
     device.change(|properties| properties.len = ByteLen(2 * LEN.0));
-    assert_eq!(Owner::open(device.disk()).unwrap().free_len().unwrap().0, before.0 + LEN.0);
+    assert_eq!(free_len(&own(device.disk()).unwrap()).0, before.0 + LEN.0);
     device.change(|properties| properties.len = LEN);
-    assert!(message(Owner::open(device.disk())).contains("resize it to 32MiB"));
+    assert!(message(own(device.disk())).contains("resize it to 32MiB"));
 }
 
 #[test]
 fn a_metadata_page_that_is_damaged_is_found() {
     let device = formatted(LEN);
-    put(&Owner::open(device.disk()).unwrap(), "f", 1, 9000).unwrap();
+    put(&own(device.disk()).unwrap(), "f", 1, 9000).unwrap();
     // The entry's name lies in a page of the metadata, which begins at 1 MiB.
     let mut bytes = vec![0; 4 * 1024 * 1024];
     let disk = device.disk();
@@ -307,7 +346,7 @@ fn a_metadata_page_that_is_damaged_is_found() {
     for place in places {
         device.poke(b"g", 1024 * 1024 + place + 8);
     }
-    match Files::open(device.disk()).and_then(|mut files| files.check()) {
+    match Files::open(device.disk()).and_then(|files| files.check()) {
         Ok(report) => assert!(!report.is_sound(), "{report:?}"),
         Err(error) => assert!(error.to_string().contains("'data'"), "{error}"),
     }
@@ -316,7 +355,7 @@ fn a_metadata_page_that_is_damaged_is_found() {
 #[test]
 fn a_change_of_names_costs_two_flushes_and_a_file_no_more() {
     let device = formatted(LEN);
-    let owner = Owner::open(device.disk()).unwrap();
+    let owner = own(device.disk()).unwrap();
     // The store takes its first pages, and has grown.
     for name in ["g", "h"] {
         put(&owner, name, 2, 9000).unwrap();
@@ -349,7 +388,7 @@ fn closing_makes_all_changes_durable_and_gives_the_volume_back() {
     with_directory(&device).close().unwrap();
     assert_eq!(device.releases(), 1);
     let kept: Tree = [("/kept".to_owned(), None)].into();
-    assert_eq!(tree(&Files::open(device.disk()).unwrap()), kept);
+    assert_eq!(tree(&reading(device.disk()).unwrap()), kept);
 }
 
 #[test]

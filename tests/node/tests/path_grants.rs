@@ -9,7 +9,8 @@ use std::process::Command;
 use nearflash::direct::{Credentials, Rights, Status};
 use nearflash::{Client, Error, QueueOptions};
 use nearflash_files_service::{
-    FileCalls as _, InodeNumber, Path, RemoteFiles, Replace, SealedFile,
+    AnyFiles, FileCalls as _, InodeNumber, Name, Path, RemoteFiles, Renaming, SealedFile, Taker,
+    open,
 };
 use nearflash_node_tests::{
     Door, Key, MountBench, Node, Place, done, nearflash, refused_command as refused,
@@ -90,6 +91,10 @@ impl<'a> Bench<'a> {
 
 fn path(text: &str) -> Path {
     Path::parse(text.as_bytes()).unwrap()
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
 }
 
 fn status<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
@@ -175,6 +180,27 @@ fn a_client_with_a_grant_on_a_directory_reaches_no_block_and_no_other_inode() {
 }
 
 #[test]
+fn the_node_carries_out_the_calls_of_everybody_if_it_owns_the_files() {
+    let place = Place::new();
+    let device = place.flash("128MiB");
+    let flags = ["--device", &device, "--volume", "own=32MiB@flash"];
+    let node = Node::with_direct(&place, &[&flags[..], &VOLUME].concat());
+    let client = Client::connect(&Door::Tcp.url(&node), Credentials::NONE).unwrap();
+    for volume in ["data", "own"] {
+        done(&["files", "format", &format!("{}/{volume}", Door::Tcp.url(&node))]);
+    }
+    let opened = |volume, taker: Option<&Taker>| open(&client, volume, taker).unwrap();
+    let taker = Taker::process(false);
+    // A grant for all blocks makes no difference.
+    assert!(client.open("data").unwrap().info().is_readable);
+    assert!(matches!(opened("data", None), AnyFiles::Remote(_)));
+    assert!(matches!(opened("data", Some(&taker)), AnyFiles::Remote(_)));
+    assert!(matches!(opened("own", None), AnyFiles::Snapshot(_)));
+    assert!(matches!(opened("own", Some(&taker)), AnyFiles::Owned(_)));
+    node.terminate();
+}
+
+#[test]
 fn a_grant_that_is_revoked_closes_what_was_open() {
     let place = Place::new();
     let bench = Bench::new(&place);
@@ -212,7 +238,9 @@ fn files_that_are_open_under_a_grant_on_a_directory_stay_open_when_the_node_star
     let (renamed, _) = files.stat(&path("/models/old/o")).unwrap();
     files.retain(file).unwrap();
     files.retain(renamed).unwrap();
-    files.rename_path(&path("/models/old/o"), &path("/models/o"), Replace::Never).unwrap();
+    let place_of = |directory: &str| files.stat(&path(directory)).unwrap().0;
+    let (old, new) = (place_of("/models/old"), place_of("/models"));
+    files.rename((old, &name("o")), (new, &name("o")), Renaming::NoReplace).unwrap();
     let read = |number| {
         let mut bytes = [0; 99];
         files.read(number, &mut bytes, ByteOffset(0)).map(|len| bytes[..len].to_vec())
@@ -228,7 +256,9 @@ fn files_that_are_open_under_a_grant_on_a_directory_stay_open_when_the_node_star
     let Bench { node, admin, .. } = bench;
     let admin_files = RemoteFiles::open(&admin.connect(&node, Door::Local).unwrap(), "data");
     let admin_files = admin_files.unwrap().unwrap();
-    admin_files.rename_path(&path("/models/m"), &path("/private/m"), Replace::Never).unwrap();
+    let place_of = |directory: &str| admin_files.stat(&path(directory)).unwrap().0;
+    let (old, new) = (place_of("/models"), place_of("/private"));
+    admin_files.rename((old, &name("m")), (new, &name("m")), Renaming::NoReplace).unwrap();
     node.terminate();
     let bench = Bench { place: &place, node: Bench::started(&place), admin };
     assert_eq!(read(file).unwrap_err().errno(), Errno::ACCESS);

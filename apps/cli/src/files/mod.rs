@@ -4,7 +4,6 @@ mod destination;
 mod place;
 mod progress;
 mod show;
-mod volume;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,8 +17,9 @@ use nearflash::direct::Options;
 use nearflash::url::UrlError;
 use nearflash::{Client, Credentials};
 use nearflash_files_service::{
-    Disk, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError, Owner, Path,
-    Refusal, RemoteFiles, Replace, Taker, Upload, VolumeDisk, Writer, format, take_to_format,
+    AnyFiles, Disk, FileCalls as _, FileSystem, Files, FilesError, FormatOptions, Kind, Name,
+    NameError, Path, Paths, Refusal, RemoteFiles, Replace, Taker, UploadOptions, VolumeDisk,
+    format, take_to_format,
 };
 use nearflash_units::ByteLen;
 
@@ -29,7 +29,6 @@ use crate::output::{self, print};
 use crate::waiting::waiting_for;
 use place::Place;
 use progress::Progress;
-use volume::Reading;
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;
@@ -130,18 +129,21 @@ fn connect(place: &Place) -> Result<Client, FilesFailure> {
     Ok(Client::connect_to(place.url.clone(), Credentials::NONE, Options::default())?)
 }
 
-fn reading(place: &Place) -> Result<Reading, FilesFailure> {
-    Reading::open(&connect(place)?)
+fn reading(place: &Place) -> Result<Arc<Paths<AnyFiles>>, FilesFailure> {
+    let client = connect(place)?;
+    // As the volume is known to the node.
+    let volume = client.open_named()?.name().to_owned();
+    Ok(Paths::open(&client, &volume, None)?)
 }
 
 /// The reason why a command waits before it changes files.
 const TAKING: &str = "for a sign of life of the process that had the volume, 10 s at most";
 
-fn changing(place: &Place, owner: OwnerArgs) -> Result<Writer, FilesFailure> {
+fn changing(place: &Place, owner: OwnerArgs) -> Result<Arc<Paths<AnyFiles>>, FilesFailure> {
     let client = connect(place)?;
-    // As the volume is known to the node.
     let volume = client.open_named()?.name().to_owned();
-    waiting_for(TAKING, || Ok(Writer::open(&client, &volume, owner.take_over)?))
+    let taker = Taker::process(owner.take_over);
+    waiting_for(TAKING, || Ok(Paths::open(&client, &volume, Some(&taker))?))
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
@@ -182,7 +184,7 @@ fn format_volume(
             };
             let disk = Arc::new(disk);
             format(disk.clone(), FormatOptions { force })?;
-            Owner::open(disk)?.free_len()?
+            FileSystem::open(disk)?.usage()?.free
         }
     };
     let formatted = show::Formatted { volume, bytes, free_bytes: free.0 };
@@ -200,13 +202,11 @@ fn list(place: &str, json: bool) -> Result<String, FilesFailure> {
         let mut after = None;
         loop {
             let entries = files.list(&place.path, after.as_ref(), PAGE_LEN)?;
-            let Some(last) = entries.last() else { break };
+            let Some((last, _)) = entries.last() else { break };
             after = Some(last.name.clone());
-            for entry in entries {
-                let path = place.path.join(&entry.name);
-                let (number, inode) = files.stat(&path)?;
-                nodes.push(show::Node::new(&path, number, &inode));
-            }
+            nodes.extend(entries.iter().map(|(entry, inode)| {
+                show::Node::new(&place.path.join(&entry.name), entry.inode, inode)
+            }));
         }
     }
     Ok(output::show(&show::Listing { entries: nodes }, json, show::listing))
@@ -236,7 +236,7 @@ fn put(
     let owner = changing(&place, owner)?;
     let path = destination(&owner, &place, file)?;
     let mut progress = Progress::new(size);
-    let options = Upload { size, replace: may_replace(replace) };
+    let options = UploadOptions { size, replace: may_replace(replace) };
     let put = owner.put(&path, &mut source, options, &mut |done| progress.at(done));
     drop(progress);
     let (number, inode) = put.map_err(named_remedy)?;
@@ -244,7 +244,11 @@ fn put(
 }
 
 /// The path of a new file: in a directory that exists, it has the name of its source.
-fn destination(files: &Writer, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
+fn destination(
+    files: &Paths<AnyFiles>,
+    place: &Place,
+    file: &LocalPath,
+) -> Result<Path, FilesFailure> {
     let is_directory = || match files.stat(&place.path) {
         Ok((_, inode)) => inode.kind == Kind::Directory,
         Err(_) => false,
@@ -308,7 +312,7 @@ fn check(volume: &str, json: bool) -> Result<ExitCode, Failure> {
     if let Some(files) = RemoteFiles::open(&client, &volume).map_err(FilesFailure::from)? {
         files.sync_all().map_err(FilesFailure::from)?;
     }
-    let report = Files::open(disk).and_then(|mut files| files.check());
+    let report = Files::open(disk).and_then(|files| files.check());
     let report = report.map_err(FilesFailure::from)?;
     print(&output::show(&show::Checked::new(&volume, &report), json, show::checked))?;
     match report.is_sound() {

@@ -124,7 +124,7 @@ impl Volume {
     }
 
     fn open(&self) -> Result<FilesServer, FilesError> {
-        let files = FileSystem::take_as(&(self.connect)()?, &self.name, &Taker::node())?;
+        let files = FileSystem::take(&(self.connect)()?, &self.name, &Taker::node())?;
         let (life, _) = Uuid::new_v4().as_u64_pair();
         Ok(FilesServer::new(files, life))
     }

@@ -356,9 +356,9 @@ class QueuePair:
 
 @final
 class Files:
-    """The files of a volume, for reading from any number of threads. Every call sees the changes
-    that were durable when it began, also those of other processes. For a client with grants on
-    directories, the node that owns the files reads them."""
+    """The files of a volume, for reading from any number of threads. If the node owns the files,
+    every call sees its last changes. Otherwise, it sees those that were durable when it began, also
+    those of other processes."""
 
     @property
     def name(self) -> str:
@@ -372,7 +372,7 @@ class Files:
     ) -> list[tuple[str, Stat]]:
         """At most `count_max` entries of the directory `path`, in the order of their names' bytes,
         from the first behind the name `after` on: pairs of a name and its properties, all as of one
-        moment, or each as of its own if the node reads for the client."""
+        moment, or each as of its own if the node owns the files."""
 
     def open(self, path: str | PathLike[str]) -> File:
         """Opens the file `path` for reading."""
@@ -397,7 +397,8 @@ class File:
     """A file that was opened for reading, from any number of threads.
 
     After the file was removed, replaced or changed, every read raises an `OSError` with
-    `errno.ESTALE`. If the node reads for the client, only reads of bytes that were cut off do so.
+    `errno.ESTALE`. If the node owns the files, it keeps the file, and only reads of bytes that were
+    cut off do so.
     """
 
     @property

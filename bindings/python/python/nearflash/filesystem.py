@@ -12,9 +12,9 @@ threads write at the same time; another process waits for `take_timeout` seconds
 `BlockingIOError` that names the owner. With `take`, the process keeps the volume after its first
 write, until `release`. Reading needs no ownership: every call sees the changes that were
 durable when it began, and a file that is open stays the same. If it is removed or replaced, reading
-it raises an `OSError` with `errno.ESTALE`, and never returns other bytes. With a grant on a
-directory, the node that owns the files reads them: a file that is removed or replaced can be read
-until it is closed. A path that no grant covers raises a `PermissionError`.
+it raises an `OSError` with `errno.ESTALE`, and never returns other bytes. If the node owns the
+files, every call sees its last changes, and a file that is removed or replaced can be read until it
+is closed. A path that no grant covers raises a `PermissionError`.
 
 In any other volume, a file is a range of it, which its name gives:
 

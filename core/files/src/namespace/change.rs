@@ -5,7 +5,7 @@ use nearflash_units::{ByteLen, Nanos};
 use super::access::{Place, directory, entries, entry, entry_value, inode, named_inode};
 use super::{Damage, Entry, Error, Refusal, Replace, TARGET_LEN_MAX};
 use crate::tables::{inode_key, named_key};
-use crate::{Inode, InodeNumber, Kind, Permissions, Run, Table, Tables, TablesMut};
+use crate::{Inode, InodeNumber, Kind, Path, Permissions, Run, Table, Tables, TablesMut};
 
 /// The fact that the next inode has this number, little-endian.
 const NEXT_INODE: &[u8] = b"next-inode";
@@ -27,6 +27,14 @@ pub fn format<T: TablesMut>(
     let record = root.encode(InodeNumber::ROOT);
     tables.put(Table::Inodes, &inode_key(InodeNumber::ROOT), &record)?;
     tables.put(Table::Facts, NEXT_INODE, &(InodeNumber::ROOT.0 + 1).to_le_bytes())
+}
+
+/// A new inode in a directory with set-group-ID gets its group.
+fn inherit_group(parent: &Inode, inode: &mut Inode) {
+    if parent.mode & SET_GROUP_ID != 0 {
+        inode.gid = parent.gid;
+        inode.mode |= if inode.kind == Kind::Directory { SET_GROUP_ID } else { 0 };
+    }
 }
 
 /// A change of the tables: one operation, or several that take effect together.
@@ -96,10 +104,7 @@ impl<'t, T: TablesMut> Change<'t, T> {
             }
             _ => {}
         }
-        if parent.mode & SET_GROUP_ID != 0 {
-            inode.gid = parent.gid;
-            inode.mode |= if is_directory { SET_GROUP_ID } else { 0 };
-        }
+        inherit_group(&parent, &mut inode);
         if is_directory {
             inode.parent = place.directory;
         }
@@ -112,6 +117,30 @@ impl<'t, T: TablesMut> Change<'t, T> {
         self.put_entry(place, number, inode.kind)?;
         self.touch_directory(place, i32::from(is_directory))?;
         Ok((number, inode))
+    }
+
+    /// Creates a file without a name, for a directory: open(2) with O_TMPFILE. It is one of those that are
+    /// removed when the volume is opened again, until [`Self::link_open`] gives it a name.
+    ///
+    /// # Errors
+    /// When the directory does not exist.
+    pub fn create_nameless(
+        &mut self,
+        directory: InodeNumber,
+        permissions: Permissions,
+    ) -> Result<InodeNumber, Error<T::Error>> {
+        let parent = inode(self.tables, directory)?;
+        if parent.kind != Kind::Directory {
+            return Err(Refusal::NotADirectory(Path::default()).into());
+        }
+        let mut inode = Inode::new(Kind::File, permissions, self.now);
+        inode.links = 0;
+        inherit_group(&parent, &mut inode);
+        let number = self.next_number()?;
+        self.put(number, &inode)?;
+        self.tables.put(Table::Orphans, &inode_key(number), &[]).map_err(Error::Store)?;
+        self.inodes += 1;
+        Ok(number)
     }
 
     /// Creates a symbolic link.

@@ -77,7 +77,7 @@ impl FileSystem {
     /// answer of the node.
     fn take_growth(&self) -> Result<(), FilesError> {
         let len = self.disk().properties().len;
-        let metadata = self.files.metadata();
+        let metadata = self.metadata.metadata();
         if metadata.superblock().volume_len < len {
             let changed = metadata.change(|superblock| superblock.volume_len = len);
             if let Err(error) = changed.map_err(FilesError::disk(self.volume())) {
@@ -130,7 +130,7 @@ impl FileSystem {
     /// Whether the store can grow for all changes. Gives it further runs if not. A store grows to
     /// twice its length.
     fn has_room(&self, state: &mut State) -> Result<bool, FilesError> {
-        let metadata = self.files.metadata();
+        let metadata = self.metadata.metadata();
         let changes = state.layers().iter().map(|changes| changes.len()).sum();
         let changes = ByteLen::from_usize(changes).0.saturating_mul(GROWTH_FACTOR);
         loop {
@@ -167,7 +167,7 @@ impl FileSystem {
                 }
                 self.store_times(&mut state)?;
                 let changes = Arc::new(std::mem::take(&mut state.pending));
-                state.losses.committing = std::mem::take(&mut state.losses.fresh);
+                state.losses.begin_commit();
                 state.committing = Some(Arc::clone(&changes));
                 state.group += 1;
                 (changes, state.group - 1)
@@ -180,7 +180,7 @@ impl FileSystem {
     /// Writes changes to the store, durably, and returns the store with them.
     fn write_group(&self, changes: &Changes) -> Result<crate::store::Snapshot, FilesError> {
         let failed = |error: redb::Error| FilesError::store(self.volume(), error);
-        let begun = self.files.database().begin_write();
+        let begun = self.metadata.database().begin_write();
         let mut transaction = begun.map_err(|error| failed(error.into()))?;
         // Commits in two phases, and needs no repair after a loss of power.
         transaction.set_quick_repair(true);
@@ -188,7 +188,7 @@ impl FileSystem {
         changes.apply(&mut batch).map_err(|error| failed(error.into()))?;
         drop(batch);
         transaction.commit().map_err(|error| failed(error.into()))?;
-        self.files.snapshot()
+        self.metadata.snapshot()
     }
 
     fn end_commit(
@@ -202,7 +202,7 @@ impl FileSystem {
                 Ok(store) => {
                     state.store = Some(store);
                     state.committing = None;
-                    state.losses.committing.clear();
+                    state.losses.end_commit();
                     state.durable = number;
                     Ok(state.quarantine.released_by(number))
                 }

@@ -11,27 +11,29 @@
 use std::sync::MutexGuard;
 
 use nearflash_files::{Extended, Grower, NoSpaceError, Run, Spare};
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_units::{ByteLen, ByteOffset, MIB};
 
 use super::{FileSystem, State};
 use crate::FilesError;
-use crate::files::PIECE_LEN;
+
+/// The bytes of a file that are in memory at a time while it is copied.
+const COPY_LEN: ByteLen = ByteLen(4 * MIB);
 
 /// The number of times that a file waits for space that others give back, and may take before it does.
 const WAITS_MAX: usize = 200;
 
 /// The runs of a file that has grown.
-pub(crate) struct Grown<'f> {
-    pub(crate) runs: Vec<Run>,
+pub(super) struct Grown<'f> {
+    pub(super) runs: Vec<Run>,
     /// Blocks whose contents must be copied first, and the places of the copies.
-    pub(crate) copies: Vec<(Run, Run)>,
+    pub(super) copies: Vec<(Run, Run)>,
     /// Others wait for the former places until this is dropped.
-    pub(crate) returning: Option<Returning<'f>>,
+    pub(super) returning: Option<Returning<'f>>,
 }
 
 /// Space is about to be free: a file that moves has both places, or a commit releases the blocks of removed
 /// files.
-pub(crate) struct Returning<'f>(&'f FileSystem);
+pub(super) struct Returning<'f>(&'f FileSystem);
 
 impl Drop for Returning<'_> {
     fn drop(&mut self) {
@@ -45,14 +47,9 @@ impl FileSystem {
         self.state.lock().expect("nothing panics while it holds the state")
     }
 
-    /// A further file that may grow.
-    pub(crate) fn grower(&self) -> Grower {
-        self.locked().space.grower()
-    }
-
     /// Takes space, so that a file with these runs has at least `needed` bytes. Commits if the space of
     /// removed files is needed. The caller may have locked the contents of the file, and moves no other.
-    pub(crate) fn grow(
+    pub(super) fn grow(
         &self,
         grower: Grower,
         runs: &[Run],
@@ -92,7 +89,7 @@ impl FileSystem {
 
     /// Takes one run for a file with these runs, which is complete, if no more bytes are copied than these. The
     /// caller moves it as one that grows.
-    pub(crate) fn space_to_join(
+    pub(super) fn space_to_join(
         &self,
         grower: Grower,
         runs: &[Run],
@@ -117,12 +114,12 @@ impl FileSystem {
     }
 
     /// Copies the blocks of a file to their new places, which are as long. Fails if the copy is no longer wanted.
-    pub(crate) fn copy(
+    pub(super) fn copy(
         &self,
         copies: &[(Run, Run)],
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<(), FilesError> {
-        let whole = ByteLen::from_usize(PIECE_LEN).0;
+        let whole = COPY_LEN.0;
         let longest = copies.iter().map(|(from, _)| from.len().0).max().unwrap_or(0);
         let mut bytes = vec![0; ByteLen(longest.min(whole)).to_usize()];
         for (from, to) in copies {
@@ -143,17 +140,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives back the former places of bytes that are part of no file yet.
-    pub(crate) fn give_back_former(&self, runs: Vec<Run>, returning: Option<Returning<'_>>) {
-        {
-            let mut state = self.locked();
-            runs.into_iter().for_each(|run| state.space.release(run));
-        }
-        drop(returning);
-    }
-
     /// Gives back runs that were never part of a file, and what the file holds.
-    pub(crate) fn give_back(&self, grower: Grower, runs: Vec<Run>) {
+    pub(super) fn give_back(&self, grower: Grower, runs: Vec<Run>) {
         let mut state = self.locked();
         state.space.let_go(grower);
         runs.into_iter().for_each(|run| state.space.release(run));

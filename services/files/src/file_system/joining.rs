@@ -14,7 +14,6 @@ use nearflash_files::{Inode, InodeNumber, blocks_for, joined_max};
 use nearflash_units::ByteLen;
 
 use super::FileSystem;
-use super::open_files::OpenFile;
 use crate::{BLOCK, FilesError};
 
 /// The number of files that wait for a gap. Further ones keep their runs.
@@ -23,20 +22,20 @@ const SPLIT_MAX: usize = 4096;
 /// The closed files of several runs, each with the number of bytes that may be copied for it.
 pub(super) type Split = BTreeMap<InodeNumber, ByteLen>;
 
-/// The last user of a file closes it.
-pub(super) fn note_split(split: &mut Split, file: &OpenFile, inode: &Inode) {
-    let gained = BLOCK.len(blocks_for(file.gained(inode.size))).unwrap_or_default();
+/// The last user of a file closes it, which has gained these bytes since it was opened.
+pub(super) fn note_split(split: &mut Split, number: InodeNumber, inode: &Inode, gained: ByteLen) {
+    let gained = BLOCK.len(blocks_for(gained)).unwrap_or_default();
     if inode.runs.len() < 2 {
-        split.remove(&file.number);
+        split.remove(&number);
     } else if gained != ByteLen(0) && split.len() < SPLIT_MAX {
-        let known = split.entry(file.number).or_default();
+        let known = split.entry(number).or_default();
         *known = gained.max(*known);
     }
 }
 
 impl FileSystem {
     /// The most bytes that are copied at a time.
-    pub(crate) fn joined_max(&self) -> ByteLen {
+    pub(super) fn joined_max(&self) -> ByteLen {
         joined_max(self.disk().properties().len)
     }
 

@@ -8,7 +8,8 @@
 //! what is new and not what is different. They are committed again, whether or not the commit under
 //! way took effect. Before that, the metadata store is opened again from the volume.
 //!
-//! An owner that promises whole files ends instead of shortening one: [`FileSystem::fail_on_loss`].
+//! A file that got its name when it was complete is not shortened: the owner ends instead. See
+//! [`FileSystem::publish`].
 //!
 //! A file that is closed stays known until a flush has covered its writes: the sync of a program that
 //! opens it again makes them durable, too, or reports their loss.
@@ -42,9 +43,13 @@ pub(super) struct Losses {
     /// Whether a thread does that, and commits must not begin.
     pub(super) is_healing: bool,
     /// The files that got or moved bytes in the pending changes, each with its smallest size meanwhile.
-    pub(super) fresh: BTreeMap<InodeNumber, ByteLen>,
+    fresh: BTreeMap<InodeNumber, ByteLen>,
     /// Those in the changes that are being committed.
-    pub(super) committing: BTreeMap<InodeNumber, ByteLen>,
+    committing: BTreeMap<InodeNumber, ByteLen>,
+    /// Whether a file has got its name in the pending changes because it was complete.
+    has_published: bool,
+    /// Whether one has in the changes that are being committed.
+    is_publishing: bool,
     /// The files that went back, until their sync or [`FileSystem::sync_all`] reports it.
     pub(super) reverted: BTreeSet<InodeNumber>,
     /// The files that were closed with writes that no flush has covered, until [`FileSystem::sync_all`]
@@ -53,10 +58,41 @@ pub(super) struct Losses {
 }
 
 impl Losses {
+    /// Nothing is lost, and the volume has had `known` losses before.
+    pub(super) fn new(known: u64) -> Self {
+        Self { known, ..Self::default() }
+    }
+
     /// A file gets or moves bytes, and has this size, before or after.
     pub(super) fn mark_fresh(&mut self, number: InodeNumber, size: ByteLen) {
         let smallest = self.fresh.entry(number).or_insert(size);
         *smallest = size.min(*smallest);
+    }
+
+    /// A complete file has got its name.
+    pub(super) fn mark_published(&mut self) {
+        self.has_published = true;
+    }
+
+    /// The pending changes are being committed.
+    pub(super) fn begin_commit(&mut self) {
+        self.committing = std::mem::take(&mut self.fresh);
+        self.is_publishing = std::mem::take(&mut self.has_published);
+    }
+
+    /// They are durable.
+    pub(super) fn end_commit(&mut self) {
+        self.committing.clear();
+        self.is_publishing = false;
+    }
+
+    /// It is unknown whether they are, and they are pending again.
+    pub(super) fn take_back_commit(&mut self) {
+        for (number, size) in std::mem::take(&mut self.committing) {
+            self.mark_fresh(number, size);
+        }
+        self.has_published |= std::mem::take(&mut self.is_publishing);
+        self.is_store_over = true;
     }
 
     /// A flush, after which the volume has had this number of losses, has covered what was written to
@@ -69,11 +105,6 @@ impl Losses {
 }
 
 impl FileSystem {
-    /// From now on, nothing is changed any more after a loss that concerns bytes of new files.
-    pub(crate) fn fail_on_loss(self) -> Self {
-        Self { fails_on_loss: true, ..self }
-    }
-
     pub(crate) fn lost(&self) -> FilesError {
         FilesError::disk(self.volume())(lost())
     }
@@ -111,7 +142,7 @@ impl FileSystem {
             if self.is_whole(&state) {
                 return Ok(());
             }
-            if self.fails_on_loss && !state.losses.fresh.is_empty() {
+            if state.losses.has_published && !state.losses.fresh.is_empty() {
                 state.fail(&self.lost());
                 drop(state);
                 return self.state().map(drop);
@@ -145,7 +176,7 @@ impl FileSystem {
         let failed = FilesError::disk(self.volume());
         self.disk().check_losses().map_err(&failed)?;
         let losses = self.disk().losses();
-        self.files.metadata().settle(losses).map_err(failed)?;
+        self.metadata.metadata().settle(losses).map_err(failed)?;
         self.reopen_store()?;
         let fresh = self.state()?.losses.fresh.clone();
         for (number, smallest) in fresh {
@@ -158,10 +189,10 @@ impl FileSystem {
     fn reopen_store(&self) -> Result<(), FilesError> {
         // Locked all the time: an operation finds the former store whole, or the new one.
         let mut state = self.state()?;
-        let backend = Backend::new(Arc::clone(self.files.metadata()));
+        let backend = Backend::new(Arc::clone(self.metadata.metadata()));
         std::mem::replace(&mut state.backend, backend.clone()).end();
-        self.files.reopen(backend)?;
-        state.store = Some(self.files.snapshot()?);
+        self.metadata.reopen(backend)?;
+        state.store = Some(self.metadata.snapshot()?);
         Ok(())
     }
 

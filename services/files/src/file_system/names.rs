@@ -1,8 +1,8 @@
 //! Names and attributes.
 
 use nearflash_files::{
-    AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Permissions, Place, Refusal, Renaming,
-    Replace,
+    AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Path, Permissions, Place, Refusal,
+    Renaming, Replace,
 };
 use nearflash_units::{ByteLen, Nanos};
 
@@ -51,6 +51,15 @@ impl AttributeChanges {
 }
 
 impl FileSystem {
+    /// The inode of a path.
+    ///
+    /// # Errors
+    /// When the path does not exist.
+    pub fn stat(&self, path: &Path) -> Result<(InodeNumber, Inode), FilesError> {
+        let found = self.view(|tables| nearflash_files::stat(tables, path))?;
+        Ok(self.as_open(found))
+    }
+
     /// The inode that a name in a directory names.
     ///
     /// # Errors
@@ -152,6 +161,51 @@ impl FileSystem {
         self.make_room()?;
         let place = Place::new(directory, name);
         let linked = self.apply(|change| change.link_open(number, place, replace))?;
+        Ok(self.as_open((number, linked)).1)
+    }
+
+    /// Creates a file without a name, which is open: open(2) with O_TMPFILE. [`Self::publish`] gives it one.
+    ///
+    /// # Errors
+    /// When the directory does not exist, or the volume is full.
+    pub fn create_nameless(
+        &self,
+        directory: InodeNumber,
+        permissions: Permissions,
+    ) -> Result<InodeNumber, FilesError> {
+        self.heal()?;
+        self.make_room()?;
+        let losses = self.disk().losses();
+        let number = self.apply(|change| change.create_nameless(directory, permissions))?;
+        // From now on, a lost connection counts, also one that is replaced before the first byte.
+        self.retained(number)?.mark_written(losses, &Ok(()));
+        Ok(number)
+    }
+
+    /// Gives an open file of [`Self::create_nameless`] its name: it is complete. The name becomes durable together
+    /// with all its bytes, or not at all. A file of several runs moves to one first, if a gap holds it.
+    ///
+    /// # Errors
+    /// As [`Self::link_open`], and when bytes of the file may have been lost.
+    pub fn publish(
+        &self,
+        number: InodeNumber,
+        (directory, name): (InodeNumber, &Name),
+        replace: Replace,
+    ) -> Result<Inode, FilesError> {
+        self.heal()?;
+        let file = self.open_regular(number)?;
+        self.join(&file, self.joined_max())?;
+        self.make_room()?;
+        let mut state = self.state()?;
+        if !file.lost.is_empty() || !file.has_no_loss_to_report(self.disk().losses()) {
+            return Err(self.lost());
+        }
+        let place = Place::new(directory, name);
+        let linked =
+            self.apply_to(&mut state, |change| change.link_open(number, place, replace))?;
+        state.losses.mark_published();
+        drop(state);
         Ok(self.as_open((number, linked)).1)
     }
 

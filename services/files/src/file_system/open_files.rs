@@ -239,7 +239,7 @@ impl FileSystem {
         let written = file.written();
         let closed = self.close_file(&mut state, &file);
         if let Ok(Some(inode)) = &closed {
-            note_split(&mut state.split, &file, inode);
+            note_split(&mut state.split, number, inode, file.gained(inode.size));
         }
         // A failure leaves an orphan to the next owner.
         let is_kept = closed.map_or(true, |inode| inode.is_some());

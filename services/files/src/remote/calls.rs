@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use nearflash::direct::Rights;
-use nearflash_files::{AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Refusal, Renaming};
+use nearflash_files::{
+    AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Permissions, Refusal, Renaming, Replace,
+};
 use nearflash_files_calls::answer::{UsageRecord, entries, names};
 use nearflash_files_calls::{DATA_LEN_MAX, MessageError, Operation, Request};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -95,6 +97,10 @@ impl RemoteFiles {
 }
 
 impl FileCalls for RemoteFiles {
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
     fn lookup(
         &self,
         directory: InodeNumber,
@@ -163,6 +169,23 @@ impl FileCalls for RemoteFiles {
         }
         drop(state);
         Ok((number, inode))
+    }
+
+    fn create_nameless(
+        &self,
+        directory: InodeNumber,
+        permissions: Permissions,
+    ) -> Result<InodeNumber, FilesError> {
+        self.begin_nameless(directory, permissions)
+    }
+
+    fn publish(
+        &self,
+        number: InodeNumber,
+        place: (InodeNumber, &Name),
+        replace: Replace,
+    ) -> Result<Inode, FilesError> {
+        self.name_nameless(number, place, replace)
     }
 
     fn link(

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use nearflash::direct::{self, Bearer, Seal, SealTerms};
 use nearflash_direct::wire::SealKey;
 use nearflash_files_service::{
-    Disk, DiskProperties, Files, FilesError, Kind, Path, Run, SealedRuns, Seals,
+    CheckReport, Disk, DiskProperties, FileCalls, FileSystem, Files, FilesError, Kind, Path, Paths,
+    Run, SealedRuns, Seals,
 };
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -416,14 +417,14 @@ impl Read for Stamped {
 /// a byte is not the one that belongs to its file and its offset.
 pub(crate) type Tree = BTreeMap<String, Option<(u64, u64)>>;
 
-pub(crate) fn tree(files: &Files) -> Tree {
+pub(crate) fn tree<F: FileCalls>(files: &Arc<Paths<F>>) -> Tree {
     let mut all = Tree::new();
     walk(files, &Path::default(), &mut all);
     all
 }
 
-fn walk(files: &Files, directory: &Path, all: &mut Tree) {
-    for entry in files.list(directory, None, usize::MAX).unwrap() {
+fn walk<F: FileCalls>(files: &Arc<Paths<F>>, directory: &Path, all: &mut Tree) {
+    for (entry, _) in files.list(directory, None, usize::MAX).unwrap() {
         let path = directory.join(&entry.name);
         match entry.kind {
             Kind::Directory => {
@@ -439,7 +440,7 @@ fn walk(files: &Files, directory: &Path, all: &mut Tree) {
 }
 
 /// The stamp and the length of a file, all of whose bytes are compared.
-fn stamp(files: &Files, path: &Path) -> Result<(u64, u64), FilesError> {
+fn stamp<F: FileCalls>(files: &Arc<Paths<F>>, path: &Path) -> Result<(u64, u64), FilesError> {
     let mut bytes = Vec::new();
     files.get(path, &mut bytes, &mut |_| {})?;
     let len = u64::try_from(bytes.len()).unwrap();
@@ -453,4 +454,26 @@ fn stamp(files: &Files, path: &Path) -> Result<(u64, u64), FilesError> {
 
 pub(crate) fn path(text: &str) -> Path {
     Path::parse(text.as_bytes()).unwrap()
+}
+
+/// A process that changes the files of a volume by paths.
+pub(crate) type Owner = Arc<Paths<FileSystem>>;
+
+pub(crate) fn own(disk: Arc<dyn Disk>) -> Result<Owner, FilesError> {
+    Ok(Arc::new(Paths::new(FileSystem::open(disk)?)))
+}
+
+/// A process that reads the files of a volume by paths.
+pub(crate) fn reading(disk: Arc<dyn Disk>) -> Result<Arc<Paths<Files>>, FilesError> {
+    Ok(Arc::new(Paths::new(Files::open(disk)?)))
+}
+
+/// The length of the space that files can still use.
+pub(crate) fn free_len(owner: &Owner) -> ByteLen {
+    owner.files().usage().unwrap().free
+}
+
+/// Checks all metadata. No file is open.
+pub(crate) fn check(owner: &mut Owner) -> Result<CheckReport, FilesError> {
+    Arc::get_mut(owner).unwrap().files_mut().check()
 }
