@@ -12,6 +12,8 @@ void violated(const std::string &message) {
 
 // A read has returned `value`. The masks are those of the moment when it began.
 void note_read(State &state, int value, u8 proven_before, u8 dead_before) {
+    if (value >= state.next)
+        violated("a read returned what nobody has written");
     if (has(dead_before, value))
         violated("flush: a read returned a value that a completed FLUSH had superseded durably");
     for (int other = 0; other < VALUES_MAX; other++)
@@ -47,7 +49,7 @@ void excuse_lost_values(State &state) {
 
 static bool differ_uncovered(const Node &a, const Node &b, int b_number) {
     bool differ = a.cached != b.cached || a.on_disk != b.on_disk;
-    return differ && !a.active_on_disk && !b.active_on_disk && !has(a.missed, b_number);
+    return differ && has(a.ever_in_sync, b_number) && !a.active_on_disk && !b.active_on_disk && !has(a.missed, b_number);
 }
 
 void check_invariants(const State &state) {

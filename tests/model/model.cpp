@@ -24,14 +24,18 @@ State initial_state() {
     State state;
     memset(&state, 0, sizeof state);
     state.term = 1;
-    state.in_sync = options.out1 ? ALL & ~bit(1) : ALL;
+    state.in_sync = options.out1 || options.fresh ? ALL & ~bit(1) : ALL;
+    state.ever_in_sync = options.fresh ? state.in_sync : ALL;
     for (int i = 0; i < N; i++) {
         Node &node = state.nodes[i];
         node.up = node.term = node.view = 1;
         node.in_sync = state.in_sync;
+        node.ever_in_sync = state.ever_in_sync;
         if (options.active && has(state.in_sync, i))
             node.active = node.active_on_disk = 1;
     }
+    if (options.fresh)
+        state.nodes[1].cached = state.nodes[1].on_disk = VALUES_MAX - 1;
     state.nodes[0].open = 1;
     if (options.active)
         state.nodes[0].activated = state.in_sync;
@@ -206,7 +210,8 @@ static const Switch RULES[] = {
     {"syncabs", &rules.syncabs},   {"entry", &rules.entry},     {"union", &rules.union_},
     {"drainp", &rules.drainp},     {"missall", &rules.missall}, {"missjoin", &rules.missjoin},
     {"readgen", &rules.readgen},   {"ghost", &rules.ghost},     {"boot", &rules.boot},
-    {"jmiss", &rules.jmiss},
+    {"jmiss", &rules.jmiss},       {"exwait", &rules.exwait},   {"exequal", &rules.exequal},
+    {"whole", &rules.whole},
 };
 
 static const Switch MUTANTS[] = {
@@ -229,6 +234,7 @@ static const Switch PARTS[] = {
 
 static const Switch FLAGS[] = {
     {"-ghost", &options.ghosts}, {"-split", &options.split}, {"-out1", &options.out1}, {"-act", &options.active},
+    {"-two", &options.two},      {"-new", &options.fresh},
 };
 
 // Sets the switches named in a list with commas.

@@ -22,6 +22,7 @@ void Steps::etcd_applies() {
             t.term = sent.term;
             t.primary = sent.primary;
             t.in_sync = sent.in_sync;
+            t.ever_in_sync |= sent.in_sync;
             memcpy(t.incarnations, sent.incarnations, N);
             for (int k = 0; k < N; k++)
                 if (has(t.in_sync, k) && t.incarnations[k] == t.nodes[k].incarnation && t.nodes[k].up) {
@@ -99,6 +100,7 @@ void Steps::adopt() {
     node.primary = t.primary;
     node.in_sync = t.in_sync;
     memcpy(node.incarnations, t.incarnations, N);
+    node.ever_in_sync = t.ever_in_sync;
     if (node.proposal) {
         // The record has moved past the comparison: the outcome is known.
         end_proposal(node);
@@ -284,28 +286,41 @@ void Steps::propose_drops() {
     }
 }
 
-// A resynced replica has nothing left to copy: it is flushed and proposed.
+// A resynced replica has nothing left to copy: it is flushed and proposed. With -two, a mirror that has two replicas
+// in sync exchanges it for the one that is not the primary.
 void Steps::propose_joins() {
     bool writes = n().writes[0].stage || n().writes[1].stage;
+    bool is_full = options.two && __builtin_popcount(n().in_sync) == 2;
+    u8 leaves = is_full ? n().in_sync & ~me() : 0;
+    bool waited = !(s.given[i] & leaves) || !rules.exwait || mutants.nowait;
     for (int k = 0; k < N; k++) {
         const Node &other = s.nodes[k];
         bool is_equal = has(n().syncing, k) && !has(n().dirty | n().missed | n().copied, k);
+        bool is_copied = is_equal || (leaves && !rules.exequal && has(n().syncing, k));
         bool is_there = has(s.held[i], k) && other.up && other.view == n().view && other.joined;
         bool is_covered = !rules.syncact || !n().active_on_disk || other.active_on_disk;
-        if (!is_equal || !is_there || !is_covered || (rules.jrecv && writes))
-            continue;
-        u8 incarnations[N];
-        memcpy(incarnations, n().incarnations, N);
-        incarnations[k] = other.incarnation;
-        t = s;
-        if (!mutants.earlyclear)
-            t.nodes[k].on_disk = t.nodes[k].cached;
-        if (rules.missjoin)
-            t.nodes[k].missed |= n().missed & ~bit(k);
-        u8 no_lease_to = rules.entry ? n().in_sync & ~me() : 0;
-        send_txn(JOIN, static_cast<u8>(i), n().in_sync | bit(k), incarnations, no_lease_to);
-        emit("node %d: node %d flushed, proposes it in sync: term %d", i, k, s.term + 1);
+        if (is_copied && is_there && is_covered && waited && !(rules.jrecv && writes))
+            propose_with(k, leaves);
     }
+}
+
+// Proposes a replica in sync, in the place of those that leave.
+void Steps::propose_with(int k, u8 leaves) {
+    u8 incarnations[N];
+    memcpy(incarnations, n().incarnations, N);
+    incarnations[k] = s.nodes[k].incarnation;
+    t = s;
+    if (!mutants.earlyclear)
+        t.nodes[k].on_disk = t.nodes[k].cached;
+    if (rules.missjoin)
+        t.nodes[k].missed |= n().missed & ~bit(k);
+    u8 no_lease_to = leaves | (rules.entry ? n().in_sync & ~me() : 0);
+    u8 in_sync = (n().in_sync & ~leaves) | bit(k);
+    send_txn(leaves ? EXCHANGE : JOIN, static_cast<u8>(i), in_sync, incarnations, no_lease_to);
+    if (leaves)
+        emit("node %d: node %d flushed, proposes it in sync for %x: term %d", i, k, leaves, s.term + 1);
+    else
+        emit("node %d: node %d flushed, proposes it in sync: term %d", i, k, s.term + 1);
 }
 
 void Steps::propose_handover() {

@@ -5,7 +5,7 @@
 // A replica that is only being resynced is given up without a new term.
 void Steps::give_up_syncing() {
     for (int j = 0; j < N; j++) {
-        bool is_due = rules.jdrain && n().proposal && n().proposal_kind == JOIN;
+        bool is_due = rules.jdrain && is_adding();
         if (!has(n().syncing, j) || is_due || !(n().writes[0].stage || !s.nodes[j].up))
             continue;
         t = s;
@@ -44,7 +44,7 @@ void Steps::join_replica(int j) {
     }
     bool other_active = !mutants.joinnoactive && other.active_on_disk;
     bool differs = has(n().missed | n().dirty, j) || n().active || n().active_on_disk || n().writes[0].stage ||
-                   other_active;
+                   other_active || (rules.whole && !has(n().ever_in_sync, j));
     if (differs)
         node.dirty |= bit(j);
     if (rules.jmiss && other_active)

@@ -33,7 +33,7 @@ struct Pending {
 };
 
 enum TxnStatus : u8 { TXN_NONE, TXN_LIVE, TXN_ZOMBIE, TXN_WON, TXN_REFUSED };
-enum TxnKind : u8 { TAKEOVER = 1, RESTARTED, DROP, JOIN, HANDOVER };
+enum TxnKind : u8 { TAKEOVER = 1, RESTARTED, DROP, JOIN, HANDOVER, EXCHANGE };
 
 // A compare-and-swap of the record, on its way to etcd. A zombie's owner no longer waits for it.
 struct Txn {
@@ -57,7 +57,7 @@ enum Proposal : u8 { NO_PROPOSAL, PROPOSED, UNKNOWN };
 struct Node {
     u8 up;
     // The record as this node knows it. `view` is one more than its revision; zero: not read since the start.
-    u8 term, primary, in_sync, view, incarnations[N];
+    u8 term, primary, in_sync, view, incarnations[N], ever_in_sync;
     // On the slice: incarnation, ACTIVE and MISSED bits, and the block as the device gives it and as it keeps it.
     u8 incarnation, open, active, active_on_disk, missed, cached, on_disk;
     Pending pending[2];
@@ -84,6 +84,7 @@ struct State {
     Txn txns[N];
     // The record in etcd.
     u8 revision, term, primary, in_sync, incarnations[N];
+    u8 ever_in_sync; // replicas that it has named at any time
     u8 held[N];  // leases that a node holds, by giver
     u8 given[N]; // leases that a node has given, by holder
     // chained[a][b]: leases of b that end when what a has given b ends.
@@ -103,7 +104,7 @@ struct Options {
     int writes = 2, terms = 4, kills = 1, powers = 1;
     double million_states = 30, seconds = 1e9, gib = 3;
     bool handover = true, settle = true, flush = true, join = true, secondary_reads = true, spurious = true;
-    bool ghosts = false, split = false, out1 = false, active = false;
+    bool ghosts = false, split = false, out1 = false, active = false, two = false, fresh = false;
 };
 
 // The rules of README.md that a run can leave out.
@@ -111,6 +112,7 @@ struct Rules {
     bool susp = true, txn = true, txinc = true, suslease = true, jdrain = true, jrecv = true, syncact = true;
     bool jsess = true, jpend = true, syncabs = true, entry = true, union_ = true, drainp = true, missall = true;
     bool missjoin = true, readgen = true, ghost = true, boot = true, jmiss = true;
+    bool exwait = true, exequal = true, whole = true;
 };
 
 // Deliberate mistakes, which the checks must find. README.md describes each.

@@ -31,6 +31,7 @@ class Steps {
     void propose_restarted();
     void propose_drops();
     void propose_joins();
+    void propose_with(int k, u8 leaves);
     void propose_handover();
     void send_txn(TxnKind kind, u8 primary, u8 in_sync, const u8 *incarnations, u8 no_lease_to);
     void open();
@@ -64,6 +65,8 @@ class Steps {
     Node &next() { return t.nodes[i]; }
     u8 me() const { return bit(i); }
     bool is_member() const { return has(n().in_sync, i); }
+    // A replica is added by the proposal under way, or by one with an unknown outcome.
+    bool is_adding() const { return n().proposal && (n().proposal_kind == JOIN || n().proposal_kind == EXCHANGE); }
     bool hands_over() const { return n().proposal && n().proposal_kind == HANDOVER; }
     // in_sync of both outcomes of a proposal under way.
     u8 both_in_sync() const { return n().in_sync | (n().proposal ? n().proposed_in_sync : 0); }
