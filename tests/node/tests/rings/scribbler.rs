@@ -13,7 +13,7 @@ use nearflash_direct::client::{
 };
 use nearflash_direct::wire::{Opcode, RequestHeader};
 use nearflash_direct::{Chunk, Digests};
-use nearflash_node_tests::PATIENCE;
+use nearflash_node_tests::{PATIENCE, eventually};
 use nearflash_ring::{receive_passed, send_passing};
 use rustix::io::pwrite;
 use rustix::net::{SendFlags, send};
@@ -103,6 +103,13 @@ impl Scribbler {
                 return;
             }
         }
+    }
+
+    /// Claims one request more than the ring holds. Returns when the node has ended the connection.
+    pub(crate) fn overfill(&self) {
+        self.write(SUBMISSION_TAIL_AT, &(ENTRIES + 1).to_le_bytes());
+        let _ = send(&self.shared[1], &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        eventually("the node ends the connection", || self.is_closed());
     }
 
     /// A valid request whose fields may be wrong.
