@@ -56,7 +56,7 @@ pub struct Usage {
 }
 
 impl MetadataStore {
-    /// Opens the store of a volume. What the database writes stays in memory.
+    /// Opens the store of a volume. Writes of the database stay in memory.
     pub(crate) fn open(disk: Arc<dyn Disk>) -> Result<Self, FilesError> {
         let superblock = format::superblock(&*disk)?;
         let metadata = Arc::new(Metadata::new(disk, superblock, false));

@@ -40,7 +40,7 @@ impl Account {
         }
     }
 
-    /// The account for initiators with these names alone, or with every name if there is none.
+    /// Restricts the account to initiators with these names. An empty list permits every name.
     #[must_use]
     pub fn for_initiators(self, names: impl IntoIterator<Item = Box<str>>) -> Self {
         let names = names.into_iter().map(|name| name.to_lowercase().into());

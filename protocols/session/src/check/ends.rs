@@ -64,7 +64,7 @@ impl<S: ServingEnd> Serving<S> {
         receive!(self, bytes)
     }
 
-    /// Provides the buffer that the session waits for; `false` if there is none.
+    /// Provides the buffer that the session waits for. Returns `false` if the session waits for no buffer.
     pub fn provide_buffer(&mut self) -> bool {
         let wanted = self.session.wants_buffer();
         if let Some(len) = wanted {
