@@ -5,7 +5,6 @@
 
 mod authentication;
 mod boot;
-mod catalog;
 mod changes;
 mod cluster;
 mod clustered;
@@ -25,6 +24,7 @@ mod ledger;
 mod node;
 mod peer_lines;
 mod prepare;
+mod recorded;
 mod records;
 mod refusals;
 mod remote;
@@ -34,13 +34,13 @@ mod serve;
 mod ticket;
 mod tokens;
 
-pub use catalog::{Catalog, CatalogError, kept};
 pub use cluster::ChangeError;
 pub use error::NodeError;
 pub use exports::{NQN_PREFIX, subsystem_nqn};
 pub use iscsi_names::{IQN_PREFIX, target_iqn};
 pub use ledger::Ledger;
 pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
+pub use nearflash_catalog::{Catalog, CatalogError, kept};
 pub use node::Lost;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,

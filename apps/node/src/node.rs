@@ -47,7 +47,6 @@ use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, Transaction};
 use crate::cluster::Follower;
 use crate::doors::Addresses;
 use crate::error::NodeError;
@@ -56,6 +55,7 @@ use crate::files::FilesOwner;
 use crate::health::Health;
 use crate::iscsi_names;
 use crate::prepare::{Prepared, keep_grants_on};
+use crate::recorded::Recorder;
 use crate::records::Records;
 use crate::{Asker, DirectAccess, Runtime, Ticket};
 use nearflash_config::{Protocol, ValueError};
@@ -85,7 +85,7 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running node.
 pub(crate) struct Node {
-    catalog: Catalog,
+    catalog: Recorder,
     devices: Mutex<Devices>,
     /// The connection to the cluster's store.
     cluster: OnceLock<Arc<Follower>>,
@@ -332,15 +332,14 @@ impl Node {
 
     /// Makes a change durable. It was decided on a copy of the served state.
     fn record(&self, fresh: &mut Records) -> Result<(), NodeError> {
-        let change = Transaction::between(&self.served().recorded, fresh);
-        fresh.generation = self.catalog.commit(&change)?;
+        fresh.generation = self.catalog.record(&self.served().recorded, fresh)?;
         Ok(())
     }
 
     /// Records which devices are suspect, so that a restart clears none.
     fn record_health(&self, _one: MutexGuard<'_, ()>) -> Result<(), NodeError> {
-        let change = self.catalog.read()?.health_of(self.devices().iter().map(Arc::as_ref));
-        let generation = self.catalog.commit(&change)?;
+        let devices = self.devices();
+        let generation = self.catalog.record_health(devices.iter().map(Arc::as_ref))?;
         self.served().recorded.generation = generation;
         self.bell.ring();
         Ok(())

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nearflash_catalog::Catalog;
 use nearflash_device::DeviceId;
 use nearflash_media::{
     Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage,
@@ -15,10 +16,10 @@ use uuid::Uuid;
 
 use crate::NodeError;
 use crate::boot::boot;
-use crate::catalog::{Catalog, Contents, Transaction};
 use crate::clustered::Enrolled;
 use crate::exports::device_names;
 use crate::iscsi_names;
+use crate::recorded::{Recorded, Recorder};
 use crate::records::Records;
 use crate::remote::{self, Remote};
 use crate::runtime_face::PeerAccess;
@@ -26,7 +27,7 @@ use crate::runtime_face::PeerAccess;
 /// The state that a node serves from.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Recorder,
     /// A `DeviceId` is an index into this list.
     pub(crate) devices: Vec<Arc<Device>>,
     /// Other nodes, whose volumes are the last of the devices.
@@ -64,7 +65,7 @@ pub(crate) fn prepare(
     (volumes, serves_iscsi): (&[VolumeRequest], bool),
     (remotes, are_all): (&[Remote], bool),
 ) -> Result<Prepared, NodeError> {
-    let contents = catalog.read()?;
+    let contents = Recorded::read(&catalog)?;
     contents.check_given(specs)?;
     check_distinct(specs.iter().chain(cluster.iter().flat_map(|(_, slices)| *slices)))?;
     let mut devices = open_devices(&catalog, &contents, specs)?;
@@ -118,9 +119,9 @@ pub(crate) fn prepare(
         }
     }
     keep_grants_on(&mut recorded);
-    let change = Transaction::between(&found, &recorded);
-    let change = contents.given(change, devices.iter().map(Arc::as_ref));
-    recorded.generation = catalog.commit(&change)?;
+    let catalog = Recorder::new(catalog, contents);
+    let given = devices.iter().map(Arc::as_ref);
+    recorded.generation = catalog.record_given((&found, &recorded), given)?;
     let configured = volumes.iter().map(|request| request.name.clone()).collect();
     Ok(Prepared { catalog, devices, peers, recorded, configured, slices })
 }
@@ -128,7 +129,7 @@ pub(crate) fn prepare(
 /// Opens all devices before it writes to any of them.
 fn open_devices(
     catalog: &Catalog,
-    contents: &Contents,
+    contents: &Recorded,
     specs: &[DeviceSpec],
 ) -> Result<Vec<Arc<Device>>, NodeError> {
     let known = contents.devices_in_use();
@@ -150,7 +151,7 @@ fn open_devices(
 /// store is away, it writes to none.
 fn open_slices(
     catalog: &Catalog,
-    contents: &Contents,
+    contents: &Recorded,
     cluster: &Enrolled,
     specs: &[DeviceSpec],
 ) -> Result<Slices, NodeError> {

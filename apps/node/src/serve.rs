@@ -11,6 +11,7 @@ use std::sync::mpsc::Receiver;
 use nearflash_access::{SECRET_LEN, Secret};
 use nearflash_api::socket::{default_data_dir, socket_path};
 use nearflash_api::{Document, Ready};
+use nearflash_catalog::CatalogError;
 use nearflash_cluster_store::Supervisor;
 use nearflash_data_dir::{DataDirError, owner_of};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
@@ -24,7 +25,6 @@ use uuid::Uuid;
 
 use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
-use crate::catalog::CatalogError;
 use crate::clustered::{Clustered, Enrolled};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
@@ -34,6 +34,7 @@ use crate::health::Health;
 use crate::http::{Http, NetworkDoor};
 use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
+use crate::recorded::Recorded;
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 use nearflash_config::{Admits, Config, Door, Protocol};
@@ -441,7 +442,7 @@ fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
     };
     for door in config.doors.iter().filter(is_proven) {
         let (key, address) = (door.key.clone(), door.address);
-        let contents = catalog.read()?;
+        let contents = Recorded::read(catalog)?;
         match door.protocol {
             Protocol::Direct if contents.has_no_credential() => {
                 return Err(NodeError::NoCredential { key, address });

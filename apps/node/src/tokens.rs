@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nearflash_access::{SECRET_LEN, UnixTime, is_expired};
 use nearflash_api::TokenScope;
+use nearflash_records::local::{TokenRecord, TokenScopeRecord};
 use nearflash_space::Name;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -29,6 +30,41 @@ pub(crate) struct Token {
     pub(crate) scope: TokenScope,
     /// The moment from which it permits nothing; `None`: it does not expire.
     pub(crate) expires: Option<UnixTime>,
+}
+
+impl Token {
+    /// Its record.
+    pub(crate) fn record(&self) -> TokenRecord {
+        let sha256 = self.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let scope = match self.scope {
+            TokenScope::Read => TokenScopeRecord::Read,
+            TokenScope::Operate => TokenScopeRecord::Operate,
+            TokenScope::Admin => TokenScopeRecord::Admin,
+        };
+        TokenRecord { sha256, scope, expires_at: self.expires.map(|at| at.0) }
+    }
+
+    /// The token of a record; `None` when a field holds a value that no version writes.
+    pub(crate) fn recorded(name: &Name, record: &TokenRecord) -> Option<Self> {
+        let (name, hash) = (name.clone(), parse_hash(&record.sha256)?);
+        let scope = match record.scope {
+            TokenScopeRecord::Read => TokenScope::Read,
+            TokenScopeRecord::Operate => TokenScope::Operate,
+            TokenScopeRecord::Admin => TokenScope::Admin,
+        };
+        Some(Self { name, hash, scope, expires: record.expires_at.map(UnixTime) })
+    }
+}
+
+fn parse_hash(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if text.len() != 2 * hash.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(hash)
 }
 
 /// A token cannot be created or removed.

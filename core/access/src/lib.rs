@@ -1,7 +1,7 @@
 //! Access rules: credentials of direct clients, grants on ranges of volumes and on files, the CHAP accounts of
 //! iSCSI initiators, and the volumes that hosts use. Pure.
 //!
-//! This crate does not depend on protocols, on the catalog that stores its data, on clocks or on
+//! This crate does not depend on sessions, on the catalog that stores its data, on clocks or on
 //! random numbers: callers supply the time and the bytes of a new secret.
 
 mod chap;
@@ -9,6 +9,7 @@ mod grant;
 mod grants;
 mod hosts;
 mod initiator_name;
+pub mod recorded;
 
 pub use chap::{
     ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,

@@ -459,7 +459,7 @@ impl Agent {
         let record = AliveRecord { schema: Schema, run: self.config.run.unwrap_or_default() };
         let mod_revision = self.state.revision(&key);
         let compares = vec![Compare { key: key.clone(), mod_revision }];
-        let puts = vec![Put { key, value: record.encode(), lease: Some(lease) }];
+        let puts = vec![Put { key, value: record.encode().into(), lease: Some(lease) }];
         self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }))
     }
 

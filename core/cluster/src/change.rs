@@ -418,7 +418,7 @@ impl<'a> Draft<'a> {
         let unreadable =
             |error| Refusal::Unreadable { key: key.path(self.state.uuid()).into(), error };
         let value = record.encode_readable().map_err(unreadable)?;
-        self.txn.puts.push(Put { key, value, lease: None });
+        self.txn.puts.push(Put { key, value: value.into(), lease: None });
         Ok(())
     }
 

@@ -189,6 +189,8 @@ impl Known<'_> {
             // Nothing is withdrawn with these.
             Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => true,
             Key::On(..) | Key::Alive(_) | Key::Users(..) => true,
+            // The store of a cluster has no others.
+            _ => false,
         }
     }
 

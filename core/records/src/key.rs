@@ -1,4 +1,5 @@
-//! The names of the store's keys, all under `/nearflash/<cluster>/`.
+//! The names of the keys of both stores. In a cluster's store they stand under `/nearflash/<cluster>/`; in a
+//! node's own store they are the keys of one table.
 //!
 //! Every key has exactly one text: a text that is spelled differently, such as a number with a
 //! leading zero, is not a key. So two records never describe one thing.
@@ -32,7 +33,7 @@ pub enum Key {
     Nsid(Name, u32),
     /// `slice/<uuid>`: a slice; only its node writes it.
     Slice(Uuid),
-    /// `room/<slice>`: changes with every allocation on the slice.
+    /// `room/<slice>`: changes with every allocation on the slice; in a node's own store, on the device.
     Room(Uuid),
     /// `volume/<uuid>`: a volume.
     Volume(Uuid),
@@ -50,7 +51,56 @@ pub enum Key {
     Removed(Uuid),
     /// `users/<volume>/<node>`: the node's last answer to the question who uses the volume.
     Users(Uuid, Uuid),
+    /// `device/<name>`: a device of the node.
+    Device(Name),
+    /// `rights/<volume>`: the reservations of a volume that persist.
+    Rights(Uuid),
+    /// `credential/<id>`: a credential of direct clients.
+    Credential(Name),
+    /// `grant/<n>`: a grant.
+    Grant(u64),
+    /// `chap/<user>`: a CHAP account.
+    Chap(Text),
+    /// `host/<nqn>`: the keys of an NVMe host.
+    Host(Text),
+    /// `list/<host>`: the volumes of a host.
+    List(Text),
+    /// `token/<name>`: a token of the HTTP interface.
+    Token(Name),
+    /// `job/<n>`: a job that has not ended.
+    Job(u64),
+    /// `last/<kind>`: the highest number that was given out.
+    Last(Numbered),
+    /// `had/<kind>`: the node has had one at least once.
+    Had(Closing),
+    /// `removed/volume/<name>`: a volume of this name was removed.
+    RemovedVolume(Name),
 }
+
+/// Subjects with numbers, of which none is ever reused.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Numbered {
+    /// Grants.
+    Grant,
+    /// Jobs.
+    Job,
+}
+
+/// Proofs of which the first one closes a node to peers without one.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Closing {
+    /// A credential of direct clients.
+    Credential,
+    /// A CHAP account.
+    Account,
+    /// The list of a host.
+    List,
+}
+
+/// A text of any characters as a part of a key. All bytes except `A-Z a-z 0-9 . _ : -` are percent-encoded, so
+/// that it has no slash.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Text(Box<str>);
 
 /// Error: a text under the prefix is not the name of a key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -60,12 +110,98 @@ pub enum Key {
 )]
 pub struct ParseKeyError(Box<str>);
 
+impl ParseKeyError {
+    /// The error that this text is not a key of its store.
+    pub fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
 /// The prefix of all keys of a cluster, with the slash at its end.
 pub fn prefix(cluster: Uuid) -> String {
     format!("/nearflash/{cluster}/")
 }
 
+impl Text {
+    /// That text.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text of a part of a key.
+    fn decode(part: &str) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(part.len());
+        let mut rest = part.bytes();
+        while let Some(byte) = rest.next() {
+            bytes.push(match byte {
+                b'%' => 16 * digit(rest.next()?)? + digit(rest.next()?)?,
+                byte => byte,
+            });
+        }
+        Some(Self(String::from_utf8(bytes).ok().filter(|text| !text.is_empty())?.into()))
+    }
+}
+
+/// The value of a hexadecimal digit in upper case.
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.bytes().try_for_each(|byte| match byte {
+            b'.' | b'_' | b':' | b'-' => write!(f, "{}", char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => write!(f, "{}", char::from(byte)),
+            byte => write!(f, "%{byte:02X}"),
+        })
+    }
+}
+
+impl fmt::Display for Numbered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Grant => "grant",
+            Self::Job => "job",
+        })
+    }
+}
+
+impl fmt::Display for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Credential => "credential",
+            Self::Account => "account",
+            Self::List => "list",
+        })
+    }
+}
+
 impl Key {
+    /// Whether the cluster's store can have the key.
+    pub fn is_of_cluster(&self) -> bool {
+        match self {
+            Self::Device(_) | Self::Rights(_) | Self::Job(_) | Self::Last(_) | Self::Had(_) => {
+                false
+            }
+            Self::Credential(_) | Self::Grant(_) | Self::Chap(_) | Self::Token(_) => false,
+            Self::Host(_) | Self::List(_) | Self::RemovedVolume(_) => false,
+            Self::Cluster | Self::History | Self::Node(_) | Self::NodeName(_) => true,
+            Self::Ordinal(_) | Self::VolumeName(_) | Self::Nsid(..) | Self::Slice(_) => true,
+            Self::Room(_) | Self::Volume(_) | Self::Mirror(_) | Self::Replicas(_) => true,
+            Self::On(..) | Self::Alive(_) | Self::Seen(_) | Self::Removed(_) => true,
+            Self::Users(..) => true,
+        }
+    }
+
     /// The key's whole name in the store.
     pub fn path(&self, cluster: Uuid) -> String {
         format!("/nearflash/{cluster}/{self}")
@@ -76,7 +212,7 @@ impl Key {
     /// # Errors
     /// When it is not a key of this cluster.
     pub fn parse(cluster: Uuid, path: &str) -> Result<Self, ParseKeyError> {
-        let refused = || ParseKeyError(path.into());
+        let refused = || ParseKeyError::of(path);
         path.strip_prefix(&prefix(cluster)).ok_or_else(refused)?.parse().map_err(|_| refused())
     }
 }
@@ -101,6 +237,18 @@ impl fmt::Display for Key {
             Self::Seen(node) => write!(f, "seen/{node}"),
             Self::Removed(node) => write!(f, "removed/{node}"),
             Self::Users(volume, node) => write!(f, "users/{volume}/{node}"),
+            Self::Device(device) => write!(f, "device/{device}"),
+            Self::Rights(volume) => write!(f, "rights/{volume}"),
+            Self::Credential(id) => write!(f, "credential/{id}"),
+            Self::Grant(number) => write!(f, "grant/{number}"),
+            Self::Chap(user) => write!(f, "chap/{user}"),
+            Self::Host(host) => write!(f, "host/{host}"),
+            Self::List(host) => write!(f, "list/{host}"),
+            Self::Token(name) => write!(f, "token/{name}"),
+            Self::Job(number) => write!(f, "job/{number}"),
+            Self::Last(kind) => write!(f, "last/{kind}"),
+            Self::Had(kind) => write!(f, "had/{kind}"),
+            Self::RemovedVolume(name) => write!(f, "removed/volume/{name}"),
         }
     }
 }
@@ -111,7 +259,7 @@ impl FromStr for Key {
     fn from_str(text: &str) -> Result<Self, ParseKeyError> {
         // Uuids and numbers have several spellings, of which only the one that is written counts.
         let key = parse(text).filter(|key| key.to_string() == text);
-        key.ok_or_else(|| ParseKeyError(text.into()))
+        key.ok_or_else(|| ParseKeyError::of(text))
     }
 }
 
@@ -138,6 +286,28 @@ fn parse(text: &str) -> Option<Key> {
         ["seen", node] => Key::Seen(node.parse().ok()?),
         ["removed", node] => Key::Removed(node.parse().ok()?),
         ["users", volume, node] => Key::Users(volume.parse().ok()?, node.parse().ok()?),
+        _ => return parse_own(&parts),
+    })
+}
+
+/// The keys that only a node's own store has.
+fn parse_own(parts: &[&str]) -> Option<Key> {
+    Some(match *parts {
+        ["device", device] => Key::Device(device.parse().ok()?),
+        ["rights", volume] => Key::Rights(volume.parse().ok()?),
+        ["credential", id] => Key::Credential(id.parse().ok()?),
+        ["grant", number] => Key::Grant(number.parse().ok()?),
+        ["chap", user] => Key::Chap(Text::decode(user)?),
+        ["host", host] => Key::Host(Text::decode(host)?),
+        ["list", host] => Key::List(Text::decode(host)?),
+        ["token", name] => Key::Token(name.parse().ok()?),
+        ["job", number] => Key::Job(number.parse().ok()?),
+        ["last", "grant"] => Key::Last(Numbered::Grant),
+        ["last", "job"] => Key::Last(Numbered::Job),
+        ["had", "credential"] => Key::Had(Closing::Credential),
+        ["had", "account"] => Key::Had(Closing::Account),
+        ["had", "list"] => Key::Had(Closing::List),
+        ["removed", "volume", name] => Key::RemovedVolume(name.parse().ok()?),
         _ => return None,
     })
 }
@@ -149,7 +319,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..17u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..29u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -171,6 +341,21 @@ mod tests {
                     13 => Key::History,
                     14 => Key::Seen(first),
                     15 => Key::Users(first, second),
+                    16 => Key::Device(name),
+                    17 => Key::Rights(first),
+                    18 => Key::Credential(name),
+                    19 => Key::Grant(number.into()),
+                    20 => Key::Chap(Text::new(&format!("a+{number}@b"))),
+                    21 => Key::Host(Text::new(&format!("nqn.2026-11.ü/%{number}:a b"))),
+                    22 => Key::List(Text::new(&format!("iqn.2026-11.test:{number}"))),
+                    23 => Key::Token(name),
+                    24 => Key::Job(number.into()),
+                    25 => Key::Last([Numbered::Grant, Numbered::Job][usize::from(number % 2 == 0)]),
+                    26 => Key::RemovedVolume(name),
+                    27 => Key::Had(
+                        [Closing::Credential, Closing::Account, Closing::List]
+                            [usize::try_from(number % 3).unwrap()],
+                    ),
                     _ => Key::Alive(first),
                 }
             },
@@ -185,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn a_key_has_no_second_spelling(text in "(node|nsid/a|mirror|ordinal|on)?/?[0-9a-fA-F+/-]{0,50}") {
+        fn a_key_has_no_second_spelling(text in "(node|nsid/a|mirror|ordinal|on|grant|host|chap)?/?[0-9a-fA-F%+/-]{0,50}") {
             if let Ok(key) = text.parse::<Key>() {
                 prop_assert_eq!(key.to_string(), text);
             }

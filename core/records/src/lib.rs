@@ -7,6 +7,7 @@ pub mod check;
 mod endpoint;
 pub mod kept;
 pub mod key;
+pub mod local;
 pub mod model;
 pub mod record;
 pub mod state;

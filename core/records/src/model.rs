@@ -29,7 +29,7 @@ impl ModelStore {
         if !txn.compares.iter().all(|it| revision(&it.key.path(CLUSTER)) == it.mod_revision.0) {
             return false;
         }
-        let puts = txn.puts.iter().map(|it| (it.key.path(CLUSTER), Some(it.value.clone())));
+        let puts = txn.puts.iter().map(|it| (it.key.path(CLUSTER), Some(it.value.to_vec())));
         let deletes = txn.deletes.iter().map(|it| (it.path(CLUSTER), None));
         self.write(puts.chain(deletes).collect());
         true

@@ -38,7 +38,7 @@ pub enum RecordError {
     #[error("has {0} bytes, and a record has at most {VALUE_LEN_MAX}")]
     TooLong(usize),
     /// A later version wrote it.
-    #[error("has schema {0}, and this program reads schema {SCHEMA}: install a newer version")]
+    #[error("has schema {0}, which this program does not read: install a newer version")]
     TooNew(u32),
     /// It is not JSON, or lacks a field, or has one that is unknown or of another type.
     #[error("is damaged: {0}")]
@@ -69,6 +69,12 @@ impl From<Schema> for u32 {
 
 /// A value that a key may have.
 pub trait Record: Serialize + DeserializeOwned {
+    /// The newest schema of the record that this program reads.
+    const SCHEMA: u32 = SCHEMA;
+
+    /// The longest value.
+    const LEN_MAX: usize = VALUE_LEN_MAX;
+
     /// Checks the ranges that the types of the fields do not.
     ///
     /// # Errors
@@ -84,7 +90,7 @@ pub trait Record: Serialize + DeserializeOwned {
     fn encode_readable(&self) -> Result<Vec<u8>, RecordError> {
         self.check().map_err(RecordError::Range)?;
         let value = self.encode();
-        match value.len() > VALUE_LEN_MAX {
+        match value.len() > Self::LEN_MAX {
             true => Err(RecordError::TooLong(value.len())),
             false => Ok(value),
         }
@@ -104,12 +110,12 @@ pub trait Record: Serialize + DeserializeOwned {
         struct Head {
             schema: u32,
         }
-        if value.len() > VALUE_LEN_MAX {
+        if value.len() > Self::LEN_MAX {
             return Err(RecordError::TooLong(value.len()));
         }
         let damaged = |e: serde_json::Error| RecordError::Damaged(e.to_string().into());
         let head: Head = serde_json::from_slice(value).map_err(damaged)?;
-        if head.schema > SCHEMA {
+        if head.schema > Self::SCHEMA {
             return Err(RecordError::TooNew(head.schema));
         }
         let record: Self = serde_json::from_slice(value).map_err(damaged)?;
@@ -131,20 +137,20 @@ pub struct OwnerRecord {
 impl Record for OwnerRecord {}
 
 /// A field whose text is that of `Display` and `FromStr`.
-mod as_text {
+pub(crate) mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(
+    pub(crate) fn serialize<T: Display, S: Serializer>(
         value: &T,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<T, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)

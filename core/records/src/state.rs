@@ -10,7 +10,7 @@ use nearflash_device::MirrorKey;
 use nearflash_space::Name;
 use uuid::Uuid;
 
-use crate::key::Key;
+use crate::key::{Key, ParseKeyError};
 use crate::record::{
     AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord, Record,
     RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord,
@@ -94,7 +94,11 @@ impl ClusterState {
     /// Takes a key's new value, or its deletion. An older revision than the known one changes
     /// nothing.
     pub fn apply(&mut self, found: &Found) {
-        let key = match Key::parse(self.uuid, &found.key) {
+        let parsed = Key::parse(self.uuid, &found.key).and_then(|key| match key.is_of_cluster() {
+            true => Ok(key),
+            false => Err(ParseKeyError::of(&found.key)),
+        });
+        let key = match parsed {
             Ok(key) => key,
             Err(refused) => {
                 self.damaged.remove(&found.key);
@@ -176,7 +180,8 @@ impl ClusterState {
             Key::Removed(node) => put(&mut self.removed, *node, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
             Key::Users(volume, node) => put(&mut self.users, (*volume, *node), value),
-            Key::On(..) | Key::Seen(_) => Ok(()),
+            // Of a key of a node's own store, `apply` has refused the value.
+            _ => Ok(()),
         }
     }
 
@@ -197,7 +202,7 @@ impl ClusterState {
             Key::Alive(node) => drop(self.alive.remove(node)),
             Key::Removed(node) => drop(self.removed.remove(node)),
             Key::Users(volume, node) => drop(self.users.remove(&(*volume, *node))),
-            Key::On(..) | Key::Seen(_) => {}
+            _ => {}
         }
     }
 

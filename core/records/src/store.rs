@@ -4,7 +4,10 @@
 //! A request may stay without an answer. Of a transaction this means that it may take effect at any
 //! later time, or never; asking it again is safe, since its compares let it take effect once.
 
+use std::fmt;
+
 use nearflash_units::Nanos;
+use zeroize::Zeroizing;
 
 use crate::key::Key;
 
@@ -25,8 +28,8 @@ pub struct ModRevision(pub u64);
 pub struct StoreId(pub u64);
 
 /// As `etcdctl` shows it.
-impl std::fmt::Display for StoreId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}", self.0)
     }
 }
@@ -55,15 +58,22 @@ pub struct Compare {
     pub mod_revision: ModRevision,
 }
 
-/// A value to write.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// A value to write. Its `Debug` output hides the value, which may be a secret.
+#[derive(Clone, Eq, PartialEq)]
 pub struct Put {
     /// The key.
     pub key: Key,
     /// The value.
-    pub value: Vec<u8>,
+    pub value: Zeroizing<Vec<u8>>,
     /// The lease with which the key ends.
     pub lease: Option<i64>,
+}
+
+impl fmt::Debug for Put {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, len) = (&self.key, self.value.len());
+        f.debug_struct("Put").field("key", key).field("len", &len).finish_non_exhaustive()
+    }
 }
 
 /// A request to the store.

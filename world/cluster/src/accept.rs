@@ -106,7 +106,7 @@ fn accept(store: &Store, state: &ClusterState) -> Result<(), ClusterError> {
     let history = HistoryRecord { schema: Schema, id: Uuid::new_v4(), began };
     let alive = state.nodes().keys().map(|node| Key::Alive(*node));
     let compare = |key: Key| Compare { mod_revision: state.revision(&key), key };
-    let puts = vec![Put { key: Key::History, value: history.encode(), lease: None }];
+    let puts = vec![Put { key: Key::History, value: history.encode().into(), lease: None }];
     let compares = [Key::Cluster, Key::History].into_iter().chain(alive).map(compare).collect();
     let txn = Txn { compares, puts, deletes: Vec::new() };
     match store.txn(state.uuid(), &txn)? {

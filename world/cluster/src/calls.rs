@@ -362,7 +362,7 @@ pub(super) fn transaction(txn: &ClusterTxn, name: impl Fn(&Key) -> String) -> Tx
     let compares: Vec<Compare> = txn.compares.iter().map(compare).collect();
     let puts = txn.puts.iter().map(|it| {
         let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
-        TxnOp::put(name(&it.key), it.value.clone(), options)
+        TxnOp::put(name(&it.key), it.value.to_vec(), options)
     });
     let deletes = txn.deletes.iter().map(|it| TxnOp::delete(name(it), None));
     Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())

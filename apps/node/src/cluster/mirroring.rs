@@ -449,7 +449,7 @@ impl Mirroring {
         ];
         let places = proposal.places.map(revision);
         compares.extend(places.map(|places| compare(Key::Replicas(key), places)));
-        let value = mirror_record(&proposal.record, len).encode();
+        let value = mirror_record(&proposal.record, len).encode().into();
         let puts = vec![Put { key: Key::Mirror(key), value, lease: None }];
         let txn = Txn { compares, puts, deletes: Vec::new() };
         let endpoints = endpoints.to_vec();

@@ -38,7 +38,7 @@ impl Agent {
         let compare = |key: Key| Compare { mod_revision: self.state.revision(&key), key };
         let compares = vec![compare(key.clone()), compare(node), compare(Key::History)];
         let record = SeenRecord { schema: Schema, revision: self.revision };
-        let puts = vec![Put { key, value: record.encode(), lease: None }];
+        let puts = vec![Put { key, value: record.encode().into(), lease: None }];
         let txn = Txn { compares, puts, deletes: Vec::new() };
         self.request(now, Task::Seen, Operation::Txn(txn));
     }

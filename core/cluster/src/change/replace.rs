@@ -283,7 +283,7 @@ fn replace(
         draft.decided_on(Key::Slice(slice))?;
         change_room(draft, slice)?;
         let on = Key::On(slice, view.key);
-        draft.txn.puts.push(Put { key: on, value: Vec::new(), lease: None });
+        draft.txn.puts.push(Put { key: on, value: Vec::new().into(), lease: None });
     }
     draft.put(Key::Replicas(view.key), &record)?;
     Ok(added.is_some())

@@ -180,7 +180,11 @@ fn add_row(
             let incarnation = draft.state.slices().get(slice).map_or(0, |it| it.incarnation);
             in_sync.push(InSyncRecord { replica: ordinal, incarnation });
             replicas.push(ReplicaRecord { ordinal, slice: *slice, start: *start });
-            draft.txn.puts.push(Put { key: Key::On(*slice, key), value: Vec::new(), lease: None });
+            draft.txn.puts.push(Put {
+                key: Key::On(*slice, key),
+                value: Vec::new().into(),
+                lease: None,
+            });
             change_room(draft, *slice)?;
         }
         let mirror = MirrorRecord {

@@ -356,7 +356,7 @@ fn of_an_addition_and_a_removal_of_one_replica_only_the_first_takes_effect() {
             compares: vec![compare(Key::Mirror(mirror)), compare(Key::Replicas(mirror))],
             puts: vec![nearflash_records::store::Put {
                 key: Key::Mirror(mirror),
-                value: nearflash_records::record::Record::encode(&record),
+                value: nearflash_records::record::Record::encode(&record).into(),
                 lease: None,
             }],
             deletes: Vec::new(),

@@ -89,19 +89,21 @@ pub enum CatalogError {
         /// The key of the record.
         what: Box<str>,
     },
-    /// The catalog's generation is not the one that a change was decided on.
+    /// A record is not the one that a change was decided on.
     #[error(
-        "catalog {}: its generation is '{found}' instead of {expected}: another program writes to \
-         it: stop that program, and start the node again",
+        "catalog {}: the record of '{key}' is of revision {found} instead of {expected}: another program \
+         writes to it: stop that program, and start the node again",
         path.display()
     )]
     Overtaken {
         /// The file.
         path: PathBuf,
-        /// The generation of the records that the change was decided on.
+        /// The key of the record.
+        key: Box<str>,
+        /// The revision of the record that the change was decided on.
         expected: u64,
-        /// The generation in the file.
-        found: Box<str>,
+        /// The revision in the file.
+        found: u64,
     },
     /// A volume is on a device that is not configured.
     #[error(
@@ -133,7 +135,7 @@ pub enum CatalogError {
 
 impl CatalogError {
     /// An error of the database.
-    pub(super) fn of(path: &Path, error: redb::Error) -> Self {
+    pub(crate) fn of(path: &Path, error: redb::Error) -> Self {
         let path = path.to_owned();
         if let Some(damage) = Damage::of_database(&error) {
             return Self::DamagedFile { path, what: damage.to_string().into() };
@@ -146,7 +148,7 @@ impl CatalogError {
     }
 
     /// Whether the file has failed, so that the database must be opened again.
-    pub(super) fn is_of_file(&self) -> bool {
+    pub(crate) fn is_of_file(&self) -> bool {
         match self {
             Self::Full { .. } => true,
             Self::Database { source, .. } => {
@@ -157,7 +159,7 @@ impl CatalogError {
     }
 
     /// The error of an upgrade step, with the path of the file.
-    pub(super) fn at(self, path: &Path) -> Self {
+    pub(crate) fn at(self, path: &Path) -> Self {
         let path = path.to_owned();
         match self {
             Self::Damaged { what, .. } => Self::Damaged { path, what },

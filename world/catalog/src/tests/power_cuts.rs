@@ -152,71 +152,73 @@ fn images(before: &[u8], operations: &[Operation], mut check: impl FnMut(usize, 
 
 #[test]
 fn a_change_is_there_or_not_whenever_the_power_is_cut() {
-    let ram = device("r=ram:16MiB");
-    let mut space = space(&ram);
-    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
-    let old = records(&space, &grants(&space));
     let file = Recorder::default();
     let catalog = file.catalog().unwrap();
-    commit(&catalog, &old, &[&ram]);
-    let old = Records { generation: 1, ..old };
-    space.resize(&name("data"), ByteLen(5 << 20), false).unwrap();
-    space.create(&request("logs=3MiB@r"), Uuid::from_u128(0x16)).unwrap();
-    let mut new = Records { generation: 2, ..records(&space, &old.grants) };
-    new.grants.revoke(GrantNumber(1)).unwrap();
+    let data = "volume/00000000-0000-0000-0000-000000000015";
+    let long = "x".repeat(9000);
+    let mut known = Revisions::default();
+    let changes = [
+        (vec![("name/volume/data", "{}"), (data, "first"), ("last/job", "1")], vec![]),
+        (vec![(data, &*long), ("grant/1", "g")], vec!["last/job"]),
+        (vec![("last/job", "2")], vec![data, "grant/1"]),
+    ];
+    for (puts, deletes) in changes {
+        let puts = puts.iter().flat_map(|(key, value)| put(key, value).puts).collect();
+        let change = known.txn(puts, deletes.into_iter().map(key).collect());
+        let old = catalog.read().unwrap();
+        file.take_operations();
+        let before = file.bytes();
+        let revision = catalog.commit(&change).unwrap();
+        known.note(&change, revision);
+        let new = catalog.read().unwrap();
+        assert_eq!(new.revision, old.revision + 1);
+        let operations = file.take_operations();
+        let syncs = operations.iter().filter(|it| matches!(it, Operation::Sync)).count();
+        assert!(syncs > 0, "a change is durable: {operations:?}");
+        let (mut was_old, mut was_new) = (0, 0);
+        images(&before, &operations, |moment, image| {
+            let found = Recorder::holding(image).catalog().unwrap().read().unwrap();
+            assert!(found == old || found == new, "after {moment} operations: {found:?}");
+            was_old += usize::from(found == old);
+            was_new += usize::from(found == new);
+            // The commit returned before the last moment.
+            assert!(moment < operations.len() || found == new);
+        });
+        assert!(was_old > 0 && was_new > 0, "{was_old} old, {was_new} new");
+    }
+}
+
+/// Checks the upgrade of a file at every moment of a power cut.
+fn check_upgrade(file: &Recorder) {
     file.take_operations();
     let before = file.bytes();
-    assert_eq!(catalog.commit(&Transaction::between(&old, &new)).unwrap(), 2);
-    let operations = file.take_operations();
-    let syncs = operations.iter().filter(|it| matches!(it, Operation::Sync)).count();
-    assert!(syncs > 0, "a change is durable: {operations:?}");
-    let (mut was_old, mut was_new) = (0, 0);
-    images(&before, &operations, |moment, image| {
-        let catalog = Recorder::holding(image).catalog().unwrap();
-        let found = catalog.read().unwrap().records(self::space(&ram)).unwrap();
-        assert!(found == old || found == new, "after {moment} operations: {found:?}");
-        was_old += usize::from(found == old);
-        was_new += usize::from(found == new);
-        // The commit returned before the last moment.
-        assert!(moment < operations.len() || found == new);
+    let expected = file.catalog().unwrap().read().unwrap();
+    assert!(!expected.found.is_empty() && LocalState::of(&expected).is_ok());
+    images(&before, &file.take_operations(), |moment, image| {
+        let found = Recorder::holding(image).catalog().unwrap().read().unwrap();
+        assert_eq!(found, expected, "after {moment} operations");
     });
-    assert!(was_old > 0 && was_new > 0, "{was_old} old, {was_new} new");
 }
 
 #[test]
 fn an_upgrade_is_made_whenever_the_power_was_cut_during_it() {
-    let (r, s) = (device_of("r=ram:16MiB", 7), device_of("s=ram:8MiB", 8));
-    let expected = recorded_in_schema_1(&[&r, &s]);
-    let plain =
-        Recorder::holding(include_bytes!("../../../fixtures/catalog-schema-1.redb").to_vec());
-    let plain = Database::builder().create_with_backend(plain).unwrap();
+    let plain = include_bytes!("../../fixtures/catalog-schema-1.redb").to_vec();
+    let plain = Database::builder().create_with_backend(Recorder::holding(plain)).unwrap();
     let file = Recorder::default();
     store::copy(&plain, &file.database().unwrap()).unwrap();
-    file.take_operations();
-    let before = file.bytes();
-    file.catalog().unwrap();
-    images(&before, &file.take_operations(), |moment, image| {
-        let catalog = Recorder::holding(image).catalog().unwrap();
-        let found = catalog.read().unwrap().records(space_on(&[&r, &s])).unwrap();
-        assert_eq!(found.generation, 2, "after {moment} operations");
-        assert!(Transaction::between(&found, &expected).is_empty(), "after {moment} operations");
-    });
+    check_upgrade(&file);
+    check_upgrade(&Recorder::holding(
+        include_bytes!("../../fixtures/catalog-schema-3.redb").to_vec(),
+    ));
 }
 
 #[test]
 fn changes_succeed_again_once_there_is_space_whenever_the_file_system_was_full() {
-    let ram = device("r=ram:16MiB");
     let mut refused = 0;
     for left in 1.. {
         let file = Recorder::default();
         let catalog = file.catalog().unwrap();
-        let with = |text: &str, uuid| {
-            let mut space = space(&ram);
-            let old = records(&space, &Grants::default());
-            space.create(&request(text), Uuid::from_u128(uuid)).unwrap();
-            Transaction::between(&old, &records(&space, &Grants::default()))
-        };
-        let (first, second) = (with("data=3MiB@r", 0x15), with("other=2MiB@r", 0x16));
+        let (first, second) = (put("last/job", "first"), put("last/grant", "other"));
         file.0.lock().unwrap().left = Some(left);
         let committed = catalog.commit(&first);
         file.0.lock().unwrap().left = None;
@@ -226,9 +228,9 @@ fn changes_succeed_again_once_there_is_space_whenever_the_file_system_was_full()
         // Without a restart, and without a trace of the change that was refused.
         assert_eq!(catalog.commit(&second).unwrap(), 1);
         drop(catalog);
-        let found = file.catalog().unwrap().read().unwrap().records(self::space(&ram)).unwrap();
-        let names: Vec<String> = found.space.volumes().map(|it| it.name.to_string()).collect();
-        assert_eq!((found.generation, names), (1, vec!["other".to_owned()]), "{left}");
+        let found = file.catalog().unwrap().read().unwrap();
+        let keys: Vec<String> = found.found.keys().map(ToString::to_string).collect();
+        assert_eq!((found.revision, keys), (1, vec!["last/grant".to_owned()]), "{left}");
     }
     assert!(refused > 3, "{refused}");
 }

@@ -15,14 +15,16 @@ use nearflash_guarded::{Guarded, is_guarded};
 use redb::backends::FileBackend;
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
-    TableHandle as _, WriteTransaction,
+    TableError, TableHandle as _, WriteTransaction,
 };
+
+use crate::META;
 
 /// Opens the database.
 type Open = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
 
 /// The database, while its file works.
-pub(super) struct Store {
+pub(crate) struct Store {
     open: Open,
     database: Mutex<Option<Database>>,
 }
@@ -35,23 +37,33 @@ impl fmt::Debug for Store {
 
 impl Store {
     /// The database in a file, which exists.
-    pub(super) fn in_file(path: &Path) -> Result<Self, redb::Error> {
+    pub(crate) fn in_file(path: &Path) -> Result<Self, redb::Error> {
         let path = path.to_owned();
         Self::new(Box::new(move || open(OpenOptions::new().read(true).write(true).open(&path)?)))
     }
 
-    pub(super) fn new(open: Open) -> Result<Self, redb::Error> {
+    pub(crate) fn new(open: Open) -> Result<Self, redb::Error> {
         let database = Mutex::new(Some(open()?));
         Ok(Self { open, database })
     }
 
-    pub(super) fn begin_read(&self) -> Result<ReadTransaction, redb::Error> {
+    /// The schema of the database; `None` of an empty one, and of one whose schema is not a number.
+    pub(crate) fn schema(&self) -> Result<Option<usize>, redb::Error> {
+        let read = self.begin_read()?;
+        let meta = match read.open_table(META) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            opened => opened?,
+        };
+        Ok(meta.get("schema")?.and_then(|text| text.value().parse().ok()))
+    }
+
+    pub(crate) fn begin_read(&self) -> Result<ReadTransaction, redb::Error> {
         let mut database = self.database();
         Ok(self.opened(&mut database)?.begin_read()?)
     }
 
     /// A change, whose commit has two phases: the guard relies on that.
-    pub(super) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
+    pub(crate) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
         let mut database = self.database();
         let mut transaction = self.opened(&mut database)?.begin_write()?;
         transaction.set_two_phase_commit(true);
@@ -69,7 +81,7 @@ impl Store {
     }
 
     /// The file has failed.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.database() = None;
     }
 
@@ -83,20 +95,20 @@ fn open(file: File) -> Result<Database, redb::Error> {
 }
 
 /// Creates an empty database.
-pub(super) fn create(path: &Path) -> Result<Database, redb::Error> {
+pub(crate) fn create(path: &Path) -> Result<Database, redb::Error> {
     open(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
 }
 
 /// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Empty,
     /// A database without checksums of its blocks, which earlier builds have written.
     Plain,
     Guarded,
 }
 
-pub(super) fn kind_of(path: &Path) -> io::Result<Kind> {
+pub(crate) fn kind_of(path: &Path) -> io::Result<Kind> {
     let mut start = Vec::new();
     File::open(path)?.take(16).read_to_end(&mut start)?;
     Ok(if start.is_empty() {
@@ -109,7 +121,7 @@ pub(super) fn kind_of(path: &Path) -> io::Result<Kind> {
 }
 
 /// Copies all tables of a database to another, in one transaction.
-pub(super) fn copy(from: &Database, to: &Database) -> Result<(), redb::Error> {
+pub(crate) fn copy(from: &Database, to: &Database) -> Result<(), redb::Error> {
     let (read, mut write) = (from.begin_read()?, to.begin_write()?);
     write.set_two_phase_commit(true);
     for handle in read.list_tables()? {

@@ -1,30 +1,43 @@
 //! The steps that upgrade a catalog from an earlier schema to the next one. A step is part of the
 //! transaction that opens the catalog: all steps take effect, or none.
 
+mod keys;
+
 use std::path::{Path, PathBuf};
 
 use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use serde_json::{Map, Value, json};
 
-use super::transaction::Table;
-use super::{CatalogError, HAD_ACCOUNT, HAD_CREDENTIAL, HAD_LIST};
+use super::CatalogError;
 
 /// The schema that this version writes.
-pub(super) const SCHEMA: usize = 3;
+pub(crate) const SCHEMA: usize = 4;
 
 /// Step `n` upgrades a catalog from schema `n + 1` to the next one. Its errors name no file; the
 /// caller adds the name.
-pub(super) type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
-pub(super) const UPGRADES: [Upgrade; SCHEMA - 1] = [volumes_by_uuid, remembered_rights];
+pub(crate) type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
+pub(crate) const UPGRADES: [Upgrade; SCHEMA - 1] =
+    [volumes_by_uuid, remembered_rights, keys::records_by_key];
+
+/// The tables up to schema 3.
+type Former = TableDefinition<'static, &'static str, &'static str>;
+
+const VOLUMES: Former = TableDefinition::new("volumes");
+const VOLUME_NAMES: Former = TableDefinition::new("volume_names");
+const CREDENTIALS: Former = TableDefinition::new("credentials");
+const CHAP_ACCOUNTS: Former = TableDefinition::new("chap_accounts");
+const HOST_VOLUMES: Former = TableDefinition::new("host_volumes");
+
+/// The facts of schema 3 that the node has had a credential, an account, a list of a host: 1, or absent.
+const HAD_CREDENTIAL: &str = "had_credential";
+const HAD_ACCOUNT: &str = "had_account";
+const HAD_LIST: &str = "had_list";
 
 /// Schema 1 keyed a volume by its name, and its record named one device for all extents. Schema 2
 /// keys a volume by its UUID, has an index of names, and names the device of each extent.
 fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
-    let open = |definition: TableDefinition<'static, &'static str, &'static str>| {
-        transaction.open_table(definition).map_err(failed)
-    };
-    let (mut volumes, mut names) =
-        (open(Table::Volumes.definition())?, open(Table::VolumeNames.definition())?);
+    let open = |definition: Former| transaction.open_table(definition).map_err(failed);
+    let (mut volumes, mut names) = (open(VOLUMES)?, open(VOLUME_NAMES)?);
     let mut old = Vec::new();
     for entry in volumes.iter().map_err(failed)? {
         let (name, text) = entry.map_err(failed)?;
@@ -32,8 +45,7 @@ fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     }
     volumes.retain(|_, _| false).map_err(failed)?;
     for (name, text) in old {
-        let damaged = || CatalogError::Damaged { path: PathBuf::new(), what: name.as_str().into() };
-        let (uuid, record) = with_uuid(&name, &text).ok_or_else(damaged)?;
+        let (uuid, record) = with_uuid(&name, &text).ok_or_else(|| damaged(&name))?;
         volumes.insert(uuid.as_str(), record.as_str()).map_err(failed)?;
         names.insert(name.as_str(), uuid.as_str()).map_err(failed)?;
     }
@@ -43,13 +55,11 @@ fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
 /// Schema 3 remembers that the node has had a credential, an account, a list of a host, and which hosts had keys.
 /// Earlier versions must not overlook it: they would let in whom this version keeps out.
 fn remembered_rights(transaction: &WriteTransaction) -> Result<(), CatalogError> {
-    let open = |table: Table| transaction.open_table(table.definition()).map_err(failed);
-    let mut meta = open(Table::Meta)?;
-    for (table, fact) in [
-        (Table::Credentials, HAD_CREDENTIAL),
-        (Table::ChapAccounts, HAD_ACCOUNT),
-        (Table::HostVolumes, HAD_LIST),
-    ] {
+    let open = |table: Former| transaction.open_table(table).map_err(failed);
+    let mut meta = open(super::META)?;
+    for (table, fact) in
+        [(CREDENTIALS, HAD_CREDENTIAL), (CHAP_ACCOUNTS, HAD_ACCOUNT), (HOST_VOLUMES, HAD_LIST)]
+    {
         if !open(table)?.is_empty().map_err(failed)? {
             meta.insert(fact, "1").map_err(failed)?;
         }
@@ -66,6 +76,10 @@ fn with_uuid(name: &str, text: &str) -> Option<(String, String)> {
     record.insert("name".to_owned(), name.into());
     record.insert("extents".to_owned(), json!([{ "device": device, "runs": runs }]));
     Some((uuid, Value::Object(record).to_string()))
+}
+
+fn damaged(what: &str) -> CatalogError {
+    CatalogError::Damaged { path: PathBuf::new(), what: what.into() }
 }
 
 fn failed(error: impl Into<redb::Error>) -> CatalogError {

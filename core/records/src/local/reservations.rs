@@ -1,14 +1,44 @@
-//! The catalog's record of those reservations of a volume that persist through a power loss.
+//! The record of those reservations of a volume that persist through a power loss.
 
 use nearflash_request::{Identity, Nexus, ReservationType};
 use nearflash_space::{Persistent, Registration, Reservation, Reservations};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::record::{Record, Schema};
+
+/// The rights of hosts and initiators on a volume.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RightsRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Grows with each change.
+    pub version: u64,
+    /// The reservations, if they persist. They did once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<ReservationsRecord>,
+}
+
+impl Record for RightsRecord {
+    /// A volume may have some hundred registrations.
+    const LEN_MAX: usize = 16 * 1024 * 1024;
+}
+
+impl RightsRecord {
+    /// The reservations; `None` when a field holds a value that no version writes.
+    pub fn reservations(&self) -> Option<Reservations> {
+        match &self.reservations {
+            Some(record) => record.reservations(),
+            None => Some(Reservations::default()),
+        }
+    }
+}
+
 /// Registrations and reservation. The record itself says that they persist, even when it is empty.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReservationsRecord {
+pub struct ReservationsRecord {
     registrations: Vec<RegistrationRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservation: Option<ReservationRecord>,
@@ -42,7 +72,7 @@ struct ReservationRecord {
 
 impl ReservationsRecord {
     /// `None` when the reservations do not persist.
-    pub(super) fn of(reservations: &Reservations) -> Option<Self> {
+    pub fn of(reservations: &Reservations) -> Option<Self> {
         let Persistent { registrations, reservation } = reservations.persistent()?;
         let registration = |it: &Registration| RegistrationRecord {
             nexus: it.nexus.to_string(),
@@ -59,7 +89,7 @@ impl ReservationsRecord {
     }
 
     /// The reservations; `None` when a field holds a value that no version writes.
-    pub(super) fn reservations(&self) -> Option<Reservations> {
+    pub fn reservations(&self) -> Option<Reservations> {
         let registration = |it: &RegistrationRecord| {
             let nexus = nexus(&it.nexus)?;
             Some(Registration { nexus, identity: it.identity.identity(), key: it.key })
