@@ -31,7 +31,6 @@ mod remote;
 pub mod runtime;
 mod runtime_face;
 mod serve;
-mod ticket;
 mod tokens;
 
 pub use cluster::ChangeError;
@@ -41,14 +40,15 @@ pub use iscsi_names::{IQN_PREFIX, target_iqn};
 pub use ledger::Ledger;
 pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use nearflash_catalog::{Catalog, CatalogError, kept};
+pub use nearflash_reactor::Ticket;
 pub use node::Lost;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
     ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
     DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, IscsiAccess,
     IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles, OnMirrors, OpenDoor,
-    PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then, TraceSpec,
+    Outfit, PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    TraceSpec, Update,
 };
 pub use serve::{Running, serve};
-pub use ticket::Ticket;
 pub use tokens::TokenError;

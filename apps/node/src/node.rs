@@ -57,7 +57,7 @@ use crate::iscsi_names;
 use crate::prepare::{Prepared, keep_grants_on};
 use crate::recorded::Recorder;
 use crate::records::Records;
-use crate::{Asker, DirectAccess, Runtime, Ticket};
+use crate::{Asker, DirectAccess, Outfit, Runtime, Ticket, Update};
 use nearflash_config::{Protocol, ValueError};
 
 pub(crate) use access::fill_random;
@@ -72,7 +72,6 @@ pub(crate) use expiry::ExpiryWatch;
 use jobs::Jobs;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;
-use remotes::Devices;
 pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
 use shared::Shared;
@@ -86,7 +85,7 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(1);
 /// A running node.
 pub(crate) struct Node {
     catalog: Recorder,
-    devices: Mutex<Devices>,
+    devices: Mutex<Outfit>,
     /// The connection to the cluster's store.
     cluster: OnceLock<Arc<Follower>>,
     /// The owner of files, if the node has one.
@@ -145,7 +144,7 @@ impl Node {
         health: Health,
     ) -> Self {
         let Prepared { catalog, devices, peers, recorded, configured, .. } = prepared;
-        let devices = Mutex::new(Devices { all: devices, peers, mirrors: Vec::new() });
+        let devices = Mutex::new(Outfit { all: devices, peers, mirrors: Vec::new() });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
@@ -318,13 +317,11 @@ impl Node {
         let shrunk = shrunk(&before, &fresh.space, &volume);
         fresh.space.withhold(shrunk.as_ref().map_or(&[][..], |shrunk| &shrunk.freed));
         let direct = Arc::new(direct_access(&fresh, now()));
-        let ticket = self.runtime.publish(published(&fresh, &self.devices(), Arc::clone(&direct)));
-        let info = volume_info(&volume, &fresh.space);
+        let published = published(&fresh, &self.devices(), Arc::clone(&direct));
         let raised = raised_by(&before, &fresh.space);
+        let ticket = self.runtime.serve(Update { raised, ..published.into() });
+        let info = volume_info(&volume, &fresh.space);
         self.show(fresh, direct);
-        if !raised.is_empty() {
-            self.runtime.raise(raised);
-        }
         let freed = shrunk.map(|shrunk| self.give_back_after(shrunk, &ticket));
         drop(one);
         Ok((info, ticket, freed))

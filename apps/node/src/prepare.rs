@@ -9,7 +9,7 @@ use nearflash_media::{
     Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage,
     check_distinct, open_after, open_slice,
 };
-use nearflash_shard::PeerConfig;
+use nearflash_publish::PeerConfig;
 use nearflash_space::{Extent, Name, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
 use uuid::Uuid;

@@ -14,8 +14,9 @@ use nearflash_config::RemoteSpec;
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
 use nearflash_media::Device;
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
-use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
+use nearflash_shard::VOLUMES_PER_PEER_MAX;
 use nearflash_space::{
     Epoch, Extent, GRANULE, Home, Provisioning, Reservations, SpaceDevice, Stripes, Volume,
     empty_device,

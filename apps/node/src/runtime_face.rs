@@ -24,11 +24,12 @@ use nearflash_nvme::auth::Step;
 use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
+use nearflash_publish::PeerConfig;
 use nearflash_request::{
     Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Support, Tag, VolumeId,
 };
 use nearflash_session::DoorTls;
-use nearflash_shard::{ClientPlace, Peer, PeerConfig, PlaceKind, Reading};
+use nearflash_shard::{ClientPlace, Peer, PlaceKind, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -266,6 +267,58 @@ pub struct Published {
     pub direct: Arc<DirectAccess>,
     /// The iSCSI initiators' view of the volumes, and their accounts.
     pub iscsi: Arc<IscsiAccess>,
+}
+
+/// A change of what the cores serve: the parts that it replaces, what sessions are told, and the volumes
+/// whose earlier requests are awaited. A core adopts all of it in one turn.
+#[derive(Debug, Default)]
+pub struct Update {
+    /// The devices: the earlier ones, and further ones that are not local.
+    pub devices: Option<Outfit>,
+    /// The cores' view of the volumes.
+    pub volumes: Option<Arc<VolumeTable>>,
+    /// The hosts' view of the volumes.
+    pub namespaces: Option<Arc<[Namespace]>>,
+    /// The rights of hosts on the namespaces.
+    pub hosts: Option<Arc<HostRights>>,
+    /// The other nodes that serve the volumes of the cluster.
+    pub elsewhere: Option<Arc<[HostDoors]>>,
+    /// The NVMe/TCP hosts that have keys. Hosts whose keys were added or removed are disconnected.
+    pub keyed_hosts: Option<HostTable>,
+    /// The access of direct clients.
+    pub direct: Option<Arc<DirectAccess>>,
+    /// The access of initiators. Sessions that the new accounts do not admit end.
+    pub iscsi: Option<Arc<IscsiAccess>>,
+    /// Events for sessions.
+    pub raised: Vec<Raised>,
+    /// The ticket waits for every earlier request on these volumes.
+    pub quiesce: Vec<VolumeId>,
+}
+
+impl From<Published> for Update {
+    fn from(published: Published) -> Self {
+        let Published { volumes, namespaces, hosts, elsewhere, direct, iscsi } = published;
+        Self {
+            volumes: Some(volumes),
+            namespaces: Some(namespaces),
+            hosts: Some(hosts),
+            elsewhere: Some(elsewhere),
+            direct: Some(direct),
+            iscsi: Some(iscsi),
+            ..Self::default()
+        }
+    }
+}
+
+/// The devices and the nodes that the cores know. Both only grow: a device keeps its number.
+#[derive(Clone, Debug)]
+pub struct Outfit {
+    /// The devices, by number.
+    pub all: Vec<Arc<Device>>,
+    /// Other nodes, whose volumes are some of the devices.
+    pub peers: Vec<PeerConfig>,
+    /// Which devices are mirrors, or faces of mirrors.
+    pub mirrors: Vec<(DeviceId, DeviceKind)>,
 }
 
 /// The access of iSCSI initiators: an immutable value that is replaced as a whole.
@@ -527,33 +580,19 @@ pub struct Namespace {
 
 /// The running cores.
 ///
-/// Each call that publishes new state returns as soon as every core has adopted it, so a device
-/// that hangs does not delay it. The ticket is over when the requests that the older state allowed
-/// have ended, on the volumes that the change concerns.
+/// [`Runtime::serve`] returns as soon as every core that is not silent has adopted the new state, so a
+/// device that hangs does not delay it. The ticket is over when the requests that the older state
+/// allowed have ended, on the volumes that the change concerns.
 pub trait Runtime: Send + Sync {
-    /// Replaces the served state, and notifies connected hosts of the changes. Before the ticket is
-    /// over, space that the new table no longer maps must not be given to another volume.
-    fn publish(&self, published: Published) -> Ticket;
+    /// Replaces parts of the served state on every core. Before the ticket is over, space that the new volumes
+    /// no longer map must not be given to another volume.
+    fn serve(&self, update: Update) -> Ticket;
 
     /// Answers the message of this number of a client's connection, or says why there is no answer.
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>);
 
     /// Returns a message of a host that authenticates, once it is handled.
     fn answer_authentication(&self, asked: Authentication);
-
-    /// Replaces the NVMe/TCP hosts that have keys. Returns when the connections of the hosts end whose
-    /// keys were added or removed.
-    fn publish_keyed_hosts(&self, hosts: &HostTable);
-
-    /// Adds devices, which are volumes of other nodes, mirrors, or faces of mirrors: the lists hold the
-    /// earlier ones, too, and `mirrors` has the kinds of those that are not volumes of other nodes.
-    /// Returns when every core knows them.
-    fn publish_devices(
-        &self,
-        devices: &[Arc<Device>],
-        peers: &[PeerConfig],
-        mirrors: &[(DeviceId, DeviceKind)],
-    );
 
     /// Replaces the table of mirrors. Returns at once.
     fn publish_mirrors(&self, table: Arc<MirrorTable>, then: Then);
@@ -577,25 +616,8 @@ pub trait Runtime: Send + Sync {
     /// The number of cores.
     fn core_count(&self) -> u16;
 
-    /// Replaces the cores' view of the volumes, and nothing that hosts see.
-    fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket;
-
-    /// The ticket is over when every earlier request on these volumes has ended.
-    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket;
-
-    /// Reports events to sessions. Returns when every core has told its own sessions.
-    fn raise(&self, raised: Vec<Raised>);
-
     /// Answers a change that a session requested.
     fn answer(&self, by: AskedBy, result: ChangeResult);
-
-    /// Replaces the access of direct clients. Revoked access has no effect any more when the ticket
-    /// is over.
-    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket;
-
-    /// Replaces the targets and accounts of iSCSI initiators. The ticket is over when the sessions
-    /// that the new accounts do not admit have ended, together with their requests.
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket;
 
     /// The current status. A core that does not answer in time is listed as silent.
     fn status(&self) -> RuntimeStatus;

@@ -122,6 +122,21 @@ fn changes_of_one_volume_are_answered_in_the_order_of_asking() {
 }
 
 #[test]
+fn an_answer_waits_for_older_requests() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    let removed = bench.ask_meanwhile(remove("a"));
+    bench.waits.recv().unwrap();
+    for _ in 0..20 {
+        bench.ask(StatusShow {}).unwrap();
+        assert!(!removed.is_finished());
+    }
+    bench.cores.recover();
+    assert!(removed.join().unwrap());
+    bench.stop();
+}
+
+#[test]
 fn space_that_older_requests_may_write_is_given_to_nobody() {
     let bench = Bench::new();
     bench.cores.hang(0);

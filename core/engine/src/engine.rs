@@ -180,18 +180,14 @@ impl Engine {
         self.admission.note_reserved(pool.reserve());
     }
 
-    /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then returns
-    /// `number`.
-    pub fn await_older(&mut self, number: u64, older: Older, volumes: Box<[VolumeId]>) {
-        let is_meant = |(volume, source): (VolumeId, Option<VolumeId>)| {
-            volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
-        };
-        let mut left = self.jobs.iter().filter(|(_, job)| is_meant(job.volumes())).count();
-        if older == Older::Came {
+    /// Waits until these requests have ended; [`Self::poll_over`] then returns `number`.
+    pub fn await_older(&mut self, number: u64, older: Older) {
+        let Self { waits, jobs, admission, .. } = self;
+        waits.begin(number, older, |older| {
+            let begun = jobs.iter().filter(|(_, job)| older.counts_begun(job.volumes())).count();
             let volumes = |it: &Request| volumes_of(it.volume, &it.operation);
-            left += self.admission.count(|request| is_meant(volumes(request)));
-        }
-        self.waits.begin(number, older, volumes, left);
+            begun + admission.count(|request| older.counts_came(volumes(request)))
+        });
     }
 
     /// The number of a wait that is over.

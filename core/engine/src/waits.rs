@@ -9,14 +9,36 @@ use std::collections::VecDeque;
 
 use nearflash_request::{Operation, VolumeId};
 
-/// Which requests a wait counts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Older {
-    /// Requests that the engine has begun. A request that still waits in front of the engine is checked
-    /// against the new state when it begins.
-    Begun,
-    /// Every request that a session handed out, also those that wait in front of the engine.
-    Came,
+/// The requests that a wait counts.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Older {
+    /// The volumes on which it counts the requests that the engine has begun. A request that still waits
+    /// in front of the engine is checked against the new state when it begins.
+    pub begun: Box<[VolumeId]>,
+    /// The volumes on which it counts every request that a session handed out, also those that wait in
+    /// front of the engine.
+    pub came: Box<[VolumeId]>,
+}
+
+impl Older {
+    pub(crate) fn counts_begun(&self, volumes: (VolumeId, Option<VolumeId>)) -> bool {
+        is_about(volumes, &self.begun) || self.counts_came(volumes)
+    }
+
+    pub(crate) fn counts_came(&self, volumes: (VolumeId, Option<VolumeId>)) -> bool {
+        is_about(volumes, &self.came)
+    }
+
+    fn sort(&mut self) {
+        self.begun.sort_unstable();
+        self.came.sort_unstable();
+    }
+}
+
+/// Whether a request on these volumes is about one of the list, which is in ascending order.
+fn is_about((volume, source): (VolumeId, Option<VolumeId>), list: &[VolumeId]) -> bool {
+    let has = |volume| list.binary_search(&volume).is_ok();
+    has(volume) || source.is_some_and(has)
 }
 
 /// The generations of the waits when a request was handed out, and when the engine began it.
@@ -31,8 +53,6 @@ struct Wait {
     number: u64,
     generation: u64,
     older: Older,
-    /// In ascending order.
-    volumes: Box<[VolumeId]>,
     left: usize,
 }
 
@@ -49,21 +69,20 @@ impl Waits {
         self.generation
     }
 
-    /// Begins a wait for `left` requests.
+    /// Begins a wait for the requests that `count` finds.
     pub(crate) fn begin(
         &mut self,
         number: u64,
-        older: Older,
-        volumes: Box<[VolumeId]>,
-        left: usize,
+        mut older: Older,
+        count: impl FnOnce(&Older) -> usize,
     ) {
         self.generation += 1;
+        older.sort();
+        let left = count(&older);
         if left == 0 {
             return self.over.push_back(number);
         }
-        let mut volumes = volumes;
-        volumes.sort_unstable();
-        self.waits.push(Wait { number, generation: self.generation, older, volumes, left });
+        self.waits.push(Wait { number, generation: self.generation, older, left });
     }
 
     /// A request on these volumes has ended.
@@ -75,15 +94,12 @@ impl Waits {
     }
 
     #[cold]
-    fn count_off(&mut self, (volume, source): (VolumeId, Option<VolumeId>), age: Age) {
+    fn count_off(&mut self, volumes: (VolumeId, Option<VolumeId>), age: Age) {
         let over = &mut self.over;
         self.waits.retain_mut(|wait| {
-            let since = match wait.older {
-                Older::Begun => age.begun,
-                Older::Came => age.came,
-            };
-            let concerns = |volume| wait.volumes.binary_search(&volume).is_ok();
-            if since < wait.generation && (concerns(volume) || source.is_some_and(concerns)) {
+            let Wait { generation, older, .. } = &*wait;
+            let is_begun = age.begun < *generation && older.counts_begun(volumes);
+            if is_begun || age.came < *generation && older.counts_came(volumes) {
                 wait.left -= 1;
             }
             if wait.left == 0 {
@@ -115,6 +131,10 @@ mod tests {
     const A: VolumeId = VolumeId(1);
     const B: VolumeId = VolumeId(2);
 
+    fn wait(begun: &[VolumeId], came: &[VolumeId]) -> Older {
+        Older { begun: begun.into(), came: came.into() }
+    }
+
     fn begun(generation: u64) -> Age {
         Age { came: generation, begun: generation }
     }
@@ -122,7 +142,7 @@ mod tests {
     #[test]
     fn requests_on_other_volumes_and_newer_ones_are_not_counted() {
         let mut waits = Waits::default();
-        waits.begin(7, Older::Begun, [A].into(), 1);
+        waits.begin(7, wait(&[A], &[]), |_| 1);
         waits.ended((B, None), begun(0));
         waits.ended((A, None), begun(1));
         assert_eq!(waits.poll_over(), None);
@@ -134,7 +154,7 @@ mod tests {
     #[test]
     fn a_copy_is_about_its_source_too_and_counts_once() {
         let mut waits = Waits::default();
-        waits.begin(7, Older::Begun, [B, A].into(), 2);
+        waits.begin(7, wait(&[B, A], &[]), |_| 2);
         waits.ended((B, Some(A)), begun(0));
         assert_eq!(waits.poll_over(), None);
         waits.ended((A, None), begun(0));
@@ -144,8 +164,8 @@ mod tests {
     #[test]
     fn a_request_that_began_after_it_came_is_counted_by_what_came_alone() {
         let mut waits = Waits::default();
-        waits.begin(1, Older::Begun, [A].into(), 1);
-        waits.begin(2, Older::Came, [A].into(), 2);
+        waits.begin(1, wait(&[A], &[]), |_| 1);
+        waits.begin(2, wait(&[], &[A]), |_| 2);
         waits.ended((A, None), Age { came: 0, begun: 2 });
         assert_eq!(waits.poll_over(), None);
         waits.ended((A, None), begun(0));
@@ -153,9 +173,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_both_lists_mean_counts_once() {
+        let mut waits = Waits::default();
+        waits.begin(4, wait(&[B, A], &[A]), |_| 2);
+        waits.ended((B, None), Age { came: 0, begun: 1 });
+        waits.ended((A, None), begun(0));
+        assert_eq!(waits.poll_over(), None);
+        waits.ended((A, None), Age { came: 0, begun: 1 });
+        assert_eq!(waits.poll_over(), Some(4));
+    }
+
+    #[test]
     fn a_wait_for_nothing_is_over_at_once() {
         let mut waits = Waits::default();
-        waits.begin(3, Older::Came, [A].into(), 0);
+        waits.begin(3, wait(&[], &[A]), |_| 0);
         assert_eq!(waits.poll_over(), Some(3));
     }
 }

@@ -21,7 +21,7 @@ impl Shard {
         world: &mut W,
     ) {
         let Some(connection) = self.connections.get(key) else { return };
-        let (core, owner, peer) = (self.config.engine.core, key.to_owner(), connection.peer);
+        let (core, owner, peer) = (self.config.core, key.to_owner(), connection.peer);
         world.notice(Notice::Authentication { core, owner, peer, step });
     }
 

@@ -37,7 +37,7 @@ impl Shard {
         }
         *asked += 1;
         connection.changes += 1;
-        let (core, owner) = (self.config.engine.core, key.to_owner());
+        let (core, owner) = (self.config.core, key.to_owner());
         world.notice(Notice::Change { core, owner, tag, change });
     }
 

@@ -10,6 +10,7 @@ use nearflash_nvme::{
     CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, Status, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
+use nearflash_publish::Served;
 use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
@@ -18,7 +19,7 @@ use crate::claim::Claim;
 use crate::connection::{Connection, Role};
 use crate::connections::Key;
 use crate::life::Life;
-use crate::message::{HostExports, Message};
+use crate::message::Message;
 use crate::notice::Notice;
 use crate::places::PlaceKind;
 use crate::shard::Shard;
@@ -40,7 +41,13 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    pub(crate) fn new(target: Target, core_count: u16) -> Self {
+    /// Controllers of a target that serves nothing yet.
+    pub(crate) fn new(mut target: Target, served: &Served, core_count: u16) -> Self {
+        target.set_rights(Arc::clone(&served.rights));
+        target.set_elsewhere(Arc::clone(&served.elsewhere));
+        let published = target.publish(served.namespaces.to_vec());
+        published.expect("the control side gives each namespace a number of its own");
+        target.set_keyed_hosts(Arc::clone(&served.keyed));
         let associations = Associations::default();
         Self {
             target,
@@ -142,7 +149,7 @@ impl Shard {
                     connection.role = Role::Io(controller, queue);
                     let core = controllers.core_for(controller, queue);
                     self.belongs_to(key, name, is_proved);
-                    if core != self.config.engine.core {
+                    if core != self.config.core {
                         self.hand_over(key, core, world);
                     }
                 } else {
@@ -230,7 +237,7 @@ impl Shard {
     }
 
     fn tell_others<W: World>(&self, world: &mut W, message: impl Fn() -> Message) {
-        for core in 1..self.config.engine.core_count {
+        for core in 1..self.config.core_count {
             world.post(CoreId(core), message());
         }
     }
@@ -271,24 +278,8 @@ impl Shard {
         }
     }
 
-    pub(crate) fn set_exports<W: World>(&mut self, exports: HostExports, world: &mut W) {
-        let HostExports { namespaces, rights, elsewhere } = exports;
-        let Some(controllers) = &mut self.controllers else { return };
-        // A host that gets rights gets no new namespace before them.
-        controllers.target.set_rights(rights);
-        let published = controllers.target.publish(namespaces);
-        published.expect("the control side gives each namespace a number of its own");
-        controllers.target.set_elsewhere(elsewhere);
-        self.act(world);
-    }
-
     /// Replaces the hosts that have keys. Controllers that the new keys do not admit end.
-    pub(crate) fn set_keyed_hosts<W: World>(
-        &mut self,
-        number: u64,
-        hosts: Arc<KeyedHosts>,
-        world: &mut W,
-    ) {
+    pub(crate) fn set_keyed_hosts<W: World>(&mut self, hosts: Arc<KeyedHosts>, world: &mut W) {
         // A host that has no PSK any more may get one before its Connect. Its old one must then count for nothing.
         let is_void = |connection: &Connection| match world.tls_identity(connection.socket) {
             Some(TlsIdentity::Nvme(identity)) => {
@@ -304,7 +295,6 @@ impl Shard {
             controllers.target.set_keyed_hosts(hosts);
         }
         self.act(world);
-        self.shown(number, world);
     }
 
     pub(crate) fn controllers_timeout<W: World>(&mut self, now: Nanos, world: &mut W) {

@@ -1,8 +1,8 @@
 //! Direct clients: their connections, exports and identities.
 //!
-//! Revocation: the control side sends [`crate::Message::Direct`] to every core. Requests that wait
-//! in front of the engine are checked again, by the new exports. Each core answers when the
-//! requests have ended that its engine had begun on volumes whose access rights have changed.
+//! Revocation: a publication gives every core new exports (`serve.rs`). Requests that wait in front
+//! of the engine are checked again, by the new exports. Each core answers when the requests have
+//! ended that its engine had begun on volumes whose access rights have changed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,8 +35,6 @@ pub const USERS_MAX: usize = 16;
 pub struct DirectConfig {
     /// The limits of a session. Each session adds the properties of its listener, and the nonce.
     pub session: SessionConfig,
-    /// The exports at the start.
-    pub exports: Arc<Exports>,
     /// The salt of seal keys: random, another one for each start of the node, and the same for all its
     /// cores.
     pub salt: [u8; SALT_LEN],
@@ -46,21 +44,22 @@ pub struct DirectConfig {
 impl Default for DirectConfig {
     fn default() -> Self {
         let session = SessionConfig::with_nonce([0; NONCE_LEN]);
-        Self { session, exports: Arc::default(), salt: [0; SALT_LEN] }
+        Self { session, salt: [0; SALT_LEN] }
     }
 }
 
 /// The direct side of a core.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    pub(crate) config: DirectConfig,
+    config: DirectConfig,
+    pub(crate) exports: Arc<Exports>,
     /// On the first core: the number of accepted clients, to spread them over the cores.
     accepted: u16,
 }
 
 impl Clients {
-    pub(crate) fn new(config: DirectConfig) -> Self {
-        Self { config, accepted: 0 }
+    pub(crate) fn new(config: DirectConfig, exports: Arc<Exports>) -> Self {
+        Self { config, exports, accepted: 0 }
     }
 
     /// Creates the session of a client that has just connected.
@@ -73,7 +72,7 @@ impl Clients {
     ) -> TargetSession {
         let config =
             SessionConfig { anonymous, local, nonce: world.nonce(), ..self.config.session };
-        TargetSession::new(config, Arc::clone(&self.config.exports), now)
+        TargetSession::new(config, Arc::clone(&self.exports), now)
     }
 
     /// The core of the next client: each in turn.
@@ -91,7 +90,7 @@ impl Shard {
         exports: Arc<Exports>,
         world: &mut W,
     ) -> Box<[VolumeId]> {
-        let mut changed = exports.changed_since(&self.clients.config.exports).into_vec();
+        let mut changed = exports.changed_since(&self.clients.exports).into_vec();
         for key in self.connections.keys(|connection| connection.role == Role::Direct) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if let Some(session) = connection.session.direct_mut() {
@@ -103,7 +102,7 @@ impl Shard {
             // The session may have output now, or have ended.
             self.mark_dirty(key);
         }
-        self.clients.config.exports = exports;
+        self.clients.exports = exports;
         changed.into()
     }
 

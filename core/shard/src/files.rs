@@ -22,7 +22,7 @@ impl Shard {
         demand: FilesDemand,
         world: &mut W,
     ) {
-        let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        let place = ClientPlace { core: self.config.core, owner: key.to_owner() };
         world.notice(Notice::Files { place, demand: Box::new(demand) });
     }
 

@@ -66,7 +66,7 @@ impl Shard {
     pub(crate) fn claim<W: World>(&mut self, key: Key, identity: ClientIdentity, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.identity = Some(Box::new(identity.clone()));
-        let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        let place = ClientPlace { core: self.config.core, owner: key.to_owner() };
         self.tell(CoreId::FIRST, Message::Claim(Box::new(identity), place), world);
     }
 

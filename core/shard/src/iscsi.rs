@@ -7,9 +7,9 @@
 //! in flight, as with hosts of NVMe/TCP (`associations.rs`). All connections of a session live on
 //! one core.
 //!
-//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers when
-//! every session has ended that the new accounts do not admit. Sessions whose target is gone are
-//! asked to log out; the answer does not wait for them.
+//! Accounts: a publication gives every core new exports (`serve.rs`), and the first core answers
+//! when every session has ended that the new accounts do not admit. Sessions whose target is gone
+//! are asked to log out; the answer does not wait for them.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -47,8 +47,6 @@ pub struct IscsiConfig {
     pub sessions_max: usize,
     /// The maximum number of commands of a session under way.
     pub window: u32,
-    /// The exports at the start.
-    pub exports: Arc<Exports>,
 }
 
 /// The usual limits, and nothing to reach.
@@ -56,14 +54,15 @@ impl Default for IscsiConfig {
     fn default() -> Self {
         let PortalConfig { sessions_max, window, .. } = PortalConfig::default();
         let session = SessionConfig::with_nonce([0; NONCE_LEN]);
-        Self { session, sessions_max, window, exports: Arc::default() }
+        Self { session, sessions_max, window }
     }
 }
 
 /// The iSCSI side of a core.
 #[derive(Debug)]
 pub(crate) struct Initiators {
-    config: IscsiConfig,
+    session: SessionConfig,
+    exports: Arc<Exports>,
     /// Every session of the node. Only the first core's has any.
     portal: Portal,
     /// The failed proofs.
@@ -81,12 +80,14 @@ pub(crate) struct Initiators {
 struct Ending {
     number: u64,
     sessions: HashSet<u16>,
+    /// The requests that the same publication waits for have ended.
+    is_rest_over: bool,
 }
 
 impl Initiators {
-    pub(crate) fn new(config: IscsiConfig, core_count: u16) -> Self {
-        let IscsiConfig { sessions_max, window, .. } = config;
-        let portal_group = config.exports.portal_group();
+    pub(crate) fn new(config: IscsiConfig, exports: Arc<Exports>, core_count: u16) -> Self {
+        let IscsiConfig { session, sessions_max, window } = config;
+        let portal_group = exports.portal_group();
         let portal = PortalConfig {
             sessions_max,
             core_count,
@@ -98,7 +99,7 @@ impl Initiators {
         let portal = Portal::new(portal);
         let (peers, held_back, ending) = (HashMap::new(), Vec::new(), Vec::new());
         let guesses = Guesses::default();
-        Self { config, portal, guesses, peers, held_back, ending }
+        Self { session, exports, portal, guesses, peers, held_back, ending }
     }
 
     /// Creates the session of an initiator that has just connected.
@@ -113,16 +114,27 @@ impl Initiators {
         for part in nonce.chunks_mut(16) {
             part.copy_from_slice(&world.nonce()[..part.len()]);
         }
-        let config = SessionConfig { anonymous, nonce, ..self.config.session };
-        TargetSession::new(config, Arc::clone(&self.config.exports), local, now)
+        let config = SessionConfig { anonymous, nonce, ..self.session };
+        TargetSession::new(config, Arc::clone(&self.exports), local, now)
     }
 
     pub(crate) fn exports(&self) -> &Arc<Exports> {
-        &self.config.exports
+        &self.exports
     }
 
-    /// The number of a change whose sessions have all ended.
+    /// The requests that a publication waits for have ended. Returns whether sessions that it waits for
+    /// have not.
+    pub(crate) fn awaits_sessions(&mut self, number: u64) -> bool {
+        let ending = self.ending.iter_mut().find(|ending| ending.number == number);
+        ending.is_some_and(|ending| {
+            ending.is_rest_over = true;
+            true
+        })
+    }
+
+    /// The number of a publication whose sessions have all ended, after its requests.
     pub(crate) fn poll_ended(&mut self) -> Option<u64> {
+        self.ending.retain(|ending| !ending.sessions.is_empty() || ending.is_rest_over);
         let ended = self.ending.iter().position(|ending| ending.sessions.is_empty())?;
         Some(self.ending.swap_remove(ended).number)
     }
@@ -153,7 +165,7 @@ impl Initiators {
         origin: Origin,
         now: Nanos,
     ) -> Result<Admission, LoginStatus> {
-        let (exports, account) = (&self.config.exports, demand.account.as_deref());
+        let (exports, account) = (&self.exports, demand.account.as_deref());
         let may_enter = account.is_none_or(|it| self.guesses.may_enter(origin, it, now));
         if !exports.trusts(account, &demand.initiator) || !may_enter {
             return Err(LoginStatus::AUTHENTICATION_FAILURE);
@@ -186,7 +198,7 @@ impl Shard {
                 let is_proved = demand.account.is_some();
                 self.belongs_to(key, demand.initiator.as_str().into(), is_proved);
                 self.mark_dirty(key);
-                if core != self.config.engine.core {
+                if core != self.config.core {
                     self.hand_over(key, core, world);
                 }
             }
@@ -213,7 +225,7 @@ impl Shard {
 
     fn end_connections<W: World>(&mut self, places: &[ConnectionPlace], world: &mut W) {
         for place in places {
-            if CoreId(place.core) == self.config.engine.core {
+            if CoreId(place.core) == self.config.core {
                 self.end_connection(*place, world);
             } else {
                 world.post(CoreId(place.core), Message::EndConnection(*place));
@@ -259,7 +271,7 @@ impl Shard {
             }
             self.mark_dirty(key);
         }
-        self.initiators.config.exports = Arc::clone(&exports);
+        self.initiators.exports = Arc::clone(&exports);
         let portal = &mut self.initiators.portal;
         // These were asked to log out, and nothing joins them any more.
         let is_gone = |target: &str| exports.target(target).is_none();
@@ -273,9 +285,8 @@ impl Shard {
         let ending: HashSet<u16> = ending.copied().collect();
         let sessions = places.iter().map(|place| place.tsih);
         let sessions = sessions.filter(|tsih| !ending.contains(tsih)).collect();
-        self.initiators.ending.push(Ending { number, sessions });
+        self.initiators.ending.push(Ending { number, sessions, is_rest_over: false });
         self.end_connections(&places, world);
-        self.shown(number, world);
     }
 
     /// Reports raised conditions to initiators.

@@ -36,6 +36,7 @@ mod receive;
 mod rings;
 mod seals;
 mod send;
+mod serve;
 mod session;
 mod shard;
 mod tls;
@@ -51,11 +52,11 @@ pub use door::{Door, Peer};
 pub use gauges::{Gauges, Protocol, Reading};
 pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
-pub use message::{ClientPlace, Devices, HostExports, Message};
+pub use message::{ClientPlace, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
-    CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
-    RETRY_PERIOD, RemoteVolume, SILENCE_MAX, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
+    CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, READ_SPAN,
+    RETRY_PERIOD, SILENCE_MAX, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
 pub use places::{PlaceKind, STRANGERS_MAX};
 pub use progress::PROGRESS_MIN;

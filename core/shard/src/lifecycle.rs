@@ -43,9 +43,9 @@ impl Shard {
         // An NVMe host is placed by the queue that its Connect names; a client is placed at once.
         let core = match door {
             Door::NvmeTcp { .. } | Door::Iscsi { .. } => CoreId::FIRST,
-            Door::Direct { .. } => self.clients.next_core(self.config.engine.core_count),
+            Door::Direct { .. } => self.clients.next_core(self.config.core_count),
         };
-        if core == self.config.engine.core {
+        if core == self.config.core {
             self.take_in(connection, world);
         } else {
             world.detach(socket);
@@ -64,7 +64,7 @@ impl Shard {
         }
         // From here on, this core's exports decide on the session's requests.
         if let Some(session) = connection.session.direct_mut() {
-            session.set_exports(Arc::clone(&self.clients.config.exports));
+            session.set_exports(Arc::clone(&self.clients.exports));
         }
         if let Some(session) = connection.session.iscsi_mut() {
             session.set_exports(Arc::clone(self.initiators.exports()));
@@ -214,7 +214,7 @@ impl Shard {
         self.engine.accounts().close(connection.account());
         self.published.disconnected(&connection.session);
         self.connections.remove(key);
-        let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        let place = ClientPlace { core: self.config.core, owner: key.to_owner() };
         if has_files {
             world.notice(Notice::FilesGone(place));
         }
@@ -231,7 +231,7 @@ impl Shard {
 
     /// Sends a message to a core, which may be this one.
     pub(crate) fn tell<W: World>(&mut self, core: CoreId, message: Message, world: &mut W) {
-        if core == self.config.engine.core {
+        if core == self.config.core {
             self.handle_message(message, world);
         } else {
             world.post(core, message);

@@ -3,23 +3,18 @@
 
 use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::Status;
-use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner, TraceOrder};
 use nearflash_iscsi::serving as iscsi;
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
+use nearflash_mirror::{MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
-use nearflash_nvme::hosts::KeyedHosts;
-use nearflash_nvme::serving::{NamespaceConfig, Port};
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
-use nearflash_request::{ChangeResult, HostRights, Raised, Tag, VolumeId};
-use nearflash_space::VolumeTable;
+use nearflash_publish::Publication;
+use nearflash_request::{ChangeResult, Tag, VolumeId};
 use nearflash_units::Nanos;
 
 use crate::connection::Connection;
-use crate::peers::PeerConfig;
 use crate::seals::RevokeOrder;
 
 /// A direct client's connection and its core.
@@ -29,30 +24,6 @@ pub struct ClientPlace {
     pub core: CoreId,
     /// The connection on that core.
     pub owner: Owner,
-}
-
-/// The devices of a node.
-#[derive(Debug)]
-pub struct Devices {
-    /// Their properties, by number.
-    pub properties: Arc<[DeviceProperties]>,
-    /// Their health, by the same number.
-    pub health: Arc<[Arc<Health>]>,
-    /// Their kinds, by the same number. The local ones come first.
-    pub kinds: Arc<[DeviceKind]>,
-    /// Other nodes. Each remote device is a volume of one of them.
-    pub peers: Vec<PeerConfig>,
-}
-
-/// The exports of a node to NVMe hosts.
-#[derive(Clone, Debug, Default)]
-pub struct HostExports {
-    /// The namespaces.
-    pub namespaces: Vec<NamespaceConfig>,
-    /// The rights of hosts on them.
-    pub rights: Arc<HostRights>,
-    /// The ports of other nodes, at which the namespaces of the cluster are, too.
-    pub elsewhere: Arc<[Port]>,
 }
 
 /// A message to a core.
@@ -68,10 +39,12 @@ pub enum Message {
     Namespaces(ControllerId, Arc<NamespaceTable>),
     /// To the first core: a queue's connection is gone, and all its requests have ended.
     QueueClosed(ControllerId, QueueId),
-    /// From the control plane, to every core: the devices, which are those before and further ones that
-    /// are not local. Answered by [`crate::Notice::Shown`].
-    Devices(u64, Arc<Devices>),
-    /// From the control plane, to every core: the mirrors. Answered by [`crate::Notice::Shown`].
+    /// From the control plane, to every core: the state to serve from now on. Answered by
+    /// [`crate::Notice::Shown`] in the same turn, and by [`crate::Notice::Quiesced`] when no older request is
+    /// left that it waits for (`serve.rs`). The first core gets it when every other core has shown it.
+    Serve(Arc<Publication>),
+    /// From the control plane, to every core: the mirrors. Answered by
+    /// [`crate::Notice::MirrorsShown`].
     Mirrors(u64, Arc<MirrorTable>),
     /// From the control plane, to every core: wait until everything that this core has accepted for the
     /// replicas of these mirrors is on its device. Answered by [`crate::Notice::MirrorsDrained`].
@@ -90,18 +63,6 @@ pub enum Message {
     CopyMirror(MirrorId, u32, Option<Arc<Written>>),
     /// From another core, about the locks of a mirror.
     Mirror(MirrorMessage),
-    /// From the control plane, to every core: the new volumes. Answered by [`crate::Notice::Shown`]
-    /// at once, and by [`crate::Notice::Quiesced`] when no request is left that began with an older
-    /// entry of its volume.
-    Volumes(u64, Arc<VolumeTable>),
-    /// From the control plane, to the first core, once every core has the volumes: the new exports to
-    /// NVMe hosts. Answered by [`crate::Notice::NamespacesTaken`] with the same number.
-    Exports(u64, HostExports),
-    /// From the control plane, to every core, once every core has the volumes: the new exports to
-    /// direct clients. Answered by [`crate::Notice::Shown`] at once, and by
-    /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose access
-    /// rights have changed.
-    Direct(u64, Arc<serving::Exports>),
     /// To the first core: a direct client's connection claims an identity. Answered by
     /// [`Self::Claimed`] when no request of earlier connections is in flight.
     Claim(Box<ClientIdentity>, ClientPlace),
@@ -127,19 +88,6 @@ pub enum Message {
         /// The connection in it.
         cid: u16,
     },
-    /// From the control plane, to every core, once every core has the volumes: the new exports to
-    /// initiators. Answered by [`crate::Notice::Shown`] at once, and by
-    /// [`crate::Notice::Quiesced`]: by the first core when the sessions have ended that the new
-    /// accounts do not admit.
-    Iscsi(u64, Arc<iscsi::Exports>),
-    /// From the control plane, to every core: wait for earlier requests on these volumes. Answered
-    /// by [`crate::Notice::Quiesced`] when they have ended.
-    Quiesce(u64, Arc<[VolumeId]>),
-    /// From the control plane, to every core: tell sessions. Answer: [`crate::Notice::Raised`].
-    Raise(u64, Arc<[Raised]>),
-    /// From the control plane, to the first core: the hosts that have keys. Answered by
-    /// [`crate::Notice::Shown`].
-    KeyedHosts(u64, Arc<KeyedHosts>),
     /// From the control plane: the step of an authentication that a session of this core handed out.
     Authenticated(Owner, Box<Step>),
     /// From the control plane: the result of a change that a session of this core asked for.

@@ -415,7 +415,7 @@ impl Shard {
         while let Some(copied) = self.mirroring.mirrors.poll_copied() {
             world.notice(Notice::MirrorCopied(copied));
         }
-        let core = self.config.engine.core;
+        let core = self.config.core;
         let Mirroring { mirrors, waits, .. } = &mut self.mirroring;
         let is_drained = |awaited: &[MirrorId]| awaited.iter().all(|it| mirrors.is_drained(*it));
         for (number, _) in waits.extract_if(.., |(_, awaited)| is_drained(awaited)) {

@@ -160,15 +160,12 @@ pub enum Notice {
     Files { place: ClientPlace, demand: Box<FilesDemand> },
     /// The connection of a client that has sent such messages is gone.
     FilesGone(ClientPlace),
-    /// Answers [`crate::Message::Raise`].
-    Raised(CoreId, u64),
-    /// Answers `Devices`, `Mirrors`, `KeyedHosts`, `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
+    /// Answers [`crate::Message::Serve`], and all earlier ones: the core serves by it.
     Shown(CoreId, u64),
-    /// Answers the last three of these, and [`crate::Message::Quiesce`]: no request that the older state allowed
-    /// is in flight any more on the volumes that the change concerns.
+    /// Answers [`crate::Message::Serve`], and no earlier one: no older request that it waits for is in flight.
     Quiesced(CoreId, u64),
-    /// Answers [`crate::Message::Exports`].
-    NamespacesTaken(u64),
+    /// Answers [`crate::Message::Mirrors`]: the core has adopted them.
+    MirrorsShown(CoreId, u64),
     /// This core's counters of a host on a volume. They precede the first answer that they count.
     Meter(CoreId, Opened),
     /// Answers [`crate::Message::ReportStatus`].

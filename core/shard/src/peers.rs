@@ -17,14 +17,11 @@
 mod link;
 mod pending;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, Health, OperationId};
-use nearflash_direct::Digests;
+use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
 use nearflash_direct::client::ClientConfig;
-use nearflash_direct::{Face, PeerError, Secret, Status};
+use nearflash_direct::{PeerError, Status};
 use nearflash_mirror::{DeviceKind, DigestKey, Origin, Tag};
+use nearflash_publish::PeerConfig;
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
@@ -65,35 +62,6 @@ pub const FACES_PER_PEER_MAX: usize = 8192;
 
 /// The time between two attempts to connect, or to open a volume.
 pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
-
-/// Another node, and the volumes of it that this node serves.
-#[derive(Clone, Debug)]
-pub struct PeerConfig {
-    /// The address at which it serves the direct protocol.
-    pub address: SocketAddr,
-    /// The key to connect with; `None` for a node that admits anonymous clients.
-    pub key: Option<(Box<str>, Secret)>,
-    /// The digests to request.
-    pub digests: Digests,
-    /// Its volumes, in the order of their devices.
-    pub volumes: Vec<RemoteVolume>,
-}
-
-/// A volume of another node.
-#[derive(Clone, Debug)]
-pub struct RemoteVolume {
-    /// The device that it is on this node.
-    pub device: DeviceId,
-    /// Its name on its own node.
-    pub name: Box<str>,
-    /// Its identity. Another volume of the same name is not used.
-    pub uuid: [u8; 16],
-    /// The health of the device. All cores have the same record.
-    pub health: Arc<Health>,
-    /// The face of a mirror that it is. The faces of one kind have connections of their own, so that a
-    /// write to a replica never stands behind one that is forwarded.
-    pub face: Option<Face>,
-}
 
 /// The reason for which a node, or a volume of it, cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

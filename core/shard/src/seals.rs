@@ -93,7 +93,7 @@ impl Shard {
         if !self.seals.revoked.has_room(&revocation) {
             return self.answer_revocation(key, asked_as, Err(Status::BUSY));
         }
-        let (from, left) = (self.config.engine.core, self.config.engine.core_count);
+        let (from, left) = (self.config.core, self.config.core_count);
         let number = self.seals.next_number();
         self.seals.asked.insert(number, Asked { key, number: asked_as, left });
         for core in (0..left).map(CoreId) {
@@ -117,7 +117,8 @@ impl Shard {
         }
         let wait = self.seals.next_number() | OWN_WAIT;
         self.seals.waits.insert(wait, (from, number));
-        self.engine.await_older(wait, Older::Begun, [revocation.volume()].into());
+        let older = Older { begun: [revocation.volume()].into(), came: Box::default() };
+        self.engine.await_older(wait, older);
     }
 
     /// A wait of the engine is over. Returns whether it was for a revocation.

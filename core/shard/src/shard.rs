@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nearflash_engine::{Engine, EngineConfig, Older, Pool};
-use nearflash_mirror::{DeviceKind, MirrorTable};
+use nearflash_engine::{CoreId, Engine, EngineConfig, Pool};
+use nearflash_mirror::MirrorTable;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
+use nearflash_publish::{Devices, Served};
 use nearflash_request::VolumeId;
 use nearflash_units::{Nanos, index};
 
@@ -23,15 +24,15 @@ use crate::identities::ClientIdentities;
 use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
 use crate::lists::Lists;
-use crate::message::{Devices, Message};
+use crate::message::Message;
 use crate::mirroring::Mirroring;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
-use crate::peers::{PeerConfig, Peers};
+use crate::peers::Peers;
 use crate::places::Places;
 use crate::rings::Rings;
 use crate::seals::Seals;
-use crate::trace;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
+use crate::{serve, trace};
 use nearflash_session::ServingEnd;
 
 /// The maximum number of connections per core; a further one is refused.
@@ -53,20 +54,22 @@ const SWEEP_PERIOD: Nanos = Nanos::from_secs(1);
 /// The configuration of a shard.
 #[derive(Debug)]
 pub struct ShardConfig {
-    /// The engine's.
-    pub engine: EngineConfig,
+    /// The core.
+    pub core: CoreId,
+    /// The number of cores of the node.
+    pub core_count: u16,
+    /// The maximum number of operations under way at a device.
+    pub device_depth: u32,
+    /// The state that is served first.
+    pub served: Arc<Served>,
     /// The limits of sessions.
     pub session: SessionConfig,
-    /// Subsystems and controllers: on the first core, and only there.
+    /// Subsystems and controllers, without namespaces and hosts: on the first core, and only there.
     pub target: Option<Target>,
     /// The configuration of direct sessions.
     pub direct: DirectConfig,
     /// The configuration of initiators' sessions.
     pub iscsi: IscsiConfig,
-    /// Other nodes. Each remote device is a volume of one of them.
-    pub peers: Vec<PeerConfig>,
-    /// The kinds of the devices, by number. The local ones come first.
-    pub kinds: Arc<[DeviceKind]>,
     /// The mirrors.
     pub mirrors: Arc<MirrorTable>,
     /// The time that a peer may neither take answers nor send the data it owes.
@@ -79,6 +82,7 @@ pub struct ShardConfig {
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) config: Limits,
+    pub(crate) served: Arc<Served>,
     pub(crate) engine: Engine,
     pub(crate) connections: Connections,
     pub(crate) by_socket: Vec<Option<Key>>,
@@ -115,7 +119,8 @@ pub struct Shard {
 /// Configuration that does not change.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    pub(crate) engine: EngineConfig,
+    pub(crate) core: CoreId,
+    pub(crate) core_count: u16,
     pub(crate) session: SessionConfig,
     pub(crate) stall_timeout: Nanos,
 }
@@ -123,21 +128,31 @@ pub(crate) struct Limits {
 impl Shard {
     /// A shard without connections.
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
-        let ShardConfig { engine, session, target, direct, iscsi, stall_timeout, .. } = config;
-        let mut mirroring = Mirroring::new(engine.core, config.mirrors);
-        let devices = Arc::clone(&engine.devices);
-        mirroring.set_devices(Arc::clone(&config.kinds), Arc::clone(&engine.health), devices);
+        let ShardConfig { core, core_count, served, session, target, stall_timeout, .. } = config;
+        let Devices { properties, health, kinds, peers } = &*served.devices;
+        let mut mirroring = Mirroring::new(core, config.mirrors);
+        mirroring.set_devices(Arc::clone(kinds), Arc::clone(health), Arc::clone(properties));
+        let engine = EngineConfig {
+            core,
+            core_count,
+            devices: Arc::clone(properties),
+            health: Arc::clone(health),
+            volumes: Arc::clone(&served.volumes),
+            device_depth: config.device_depth,
+        };
+        let (direct, iscsi) = (Arc::clone(&served.direct), Arc::clone(&served.iscsi));
         let mut shard = Self {
             mirroring,
-            controllers: target.map(|target| Controllers::new(target, engine.core_count)),
-            seals: Seals::new(direct.salt),
-            clients: Clients::new(direct),
-            initiators: Initiators::new(iscsi, engine.core_count),
+            controllers: target.map(|target| Controllers::new(target, &served, core_count)),
+            seals: Seals::new(config.direct.salt),
+            clients: Clients::new(config.direct, direct),
+            initiators: Initiators::new(config.iscsi, iscsi, core_count),
             identities: ClientIdentities::default(),
             rings: Rings::default(),
-            peers: Peers::new(&config.peers, &config.kinds),
-            engine: Engine::new(engine.clone(), pool),
-            config: Limits { engine, session, stall_timeout },
+            peers: Peers::new(peers, kinds),
+            engine: Engine::new(engine, pool),
+            config: Limits { core, core_count, session, stall_timeout },
+            served: Arc::clone(&served),
             connections: Connections::default(),
             by_socket: Vec::new(),
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
@@ -161,7 +176,7 @@ impl Shard {
     }
 
     /// Once the node has mirrors, other nodes must not wait for its hosts.
-    fn reserve_for_faces(&mut self, pool: &mut Pool) {
+    pub(crate) fn reserve_for_faces(&mut self, pool: &mut Pool) {
         if self.mirroring.is_used() {
             self.engine.reserve_for_faces(pool);
         }
@@ -276,13 +291,10 @@ impl Shard {
             Message::QueueClosed(controller, queue) => {
                 self.queue_closed(controller, queue, world);
             }
-            Message::Devices(number, devices) => {
-                self.set_devices(&devices, world);
-                self.shown(number, world);
-            }
+            Message::Serve(publication) => serve::serve(self, &publication, world),
             Message::Mirrors(number, table) => {
                 self.mirroring.mirrors.set_table(table);
-                self.shown(number, world);
+                world.notice(Notice::MirrorsShown(self.config.core, number));
             }
             Message::AwaitMirrors(number, mirrors) => {
                 self.mirroring.await_drained(number, mirrors);
@@ -297,19 +309,6 @@ impl Shard {
                 self.mirroring.mirrors.begin_copy(mirror, session, scope, world.nonce());
             }
             Message::Mirror(message) => self.mirroring.mirrors.handle_message(message),
-            Message::Volumes(number, volumes) => {
-                let changed = self.engine.set_volumes(volumes);
-                self.show_and_await(number, changed, world);
-            }
-            Message::Direct(number, exports) => {
-                let changed = self.set_direct_exports(exports, world);
-                self.show_and_await(number, changed, world);
-            }
-            Message::Exports(number, exports) => {
-                self.set_exports(exports, world);
-                world.notice(Notice::NamespacesTaken(number));
-            }
-            Message::KeyedHosts(number, hosts) => self.set_keyed_hosts(number, hosts, world),
             Message::Authenticated(owner, step) => self.authenticated(owner, *step, world),
             Message::Claim(identity, place) => self.client_claims(*identity, place, world),
             Message::Claimed(owner) => self.claimed(owner),
@@ -319,12 +318,6 @@ impl Shard {
             Message::Revoked(number) => self.revoked(number),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
-            Message::Iscsi(number, exports) => self.set_iscsi_exports(number, exports, world),
-            Message::Quiesce(number, volumes) => self.quiesce(number, &volumes),
-            Message::Raise(number, raised) => {
-                self.raise(&raised, world);
-                world.notice(Notice::Raised(self.config.engine.core, number));
-            }
             Message::Changed(owner, asked, result) => self.changed(owner, asked, &result, world),
             Message::FilesAnswered(owner, answer) => self.files_answered(owner, answer),
             Message::ReportStatus(number) => self.report_status(number, world),
@@ -336,33 +329,14 @@ impl Shard {
         }
     }
 
-    /// A table is in use from now on. Requests of changed volumes that began under the former one are awaited.
-    fn show_and_await<W: World>(&mut self, number: u64, changed: Box<[VolumeId]>, world: &mut W) {
-        self.engine.await_older(number, Older::Begun, changed);
-        self.shown(number, world);
-    }
-
     fn report_status<W: World>(&mut self, number: u64, world: &mut W) {
         let status = Box::new(self.status(world));
-        world.notice(Notice::Status(self.config.engine.core, number, status));
+        world.notice(Notice::Status(self.config.core, number, status));
     }
 
     fn tell_users<W: World>(&self, number: u64, volume: VolumeId, world: &mut W) {
         let users = self.users_of(volume);
-        world.notice(Notice::Users(self.config.engine.core, number, users));
-    }
-
-    fn quiesce(&mut self, number: u64, volumes: &[VolumeId]) {
-        self.engine.await_older(number, Older::Came, volumes.into());
-    }
-
-    fn set_devices<W: World>(&mut self, devices: &Devices, world: &mut W) {
-        let Devices { properties, health, kinds, peers } = devices;
-        self.peers.set(peers, kinds);
-        let (kinds, properties) = (Arc::clone(kinds), Arc::clone(properties));
-        self.mirroring.set_devices(kinds, Arc::clone(health), Arc::clone(&properties));
-        self.engine.set_devices(properties, Arc::clone(health));
-        self.reserve_for_faces(world.pool());
+        world.notice(Notice::Users(self.config.core, number, users));
     }
 
     /// Moves what the engine has ready until nothing moves: operations to devices, messages to
@@ -399,7 +373,7 @@ impl Shard {
                 self.tell(core, Message::Fence(message), world);
             }
             while let Some(opened) = self.engine.poll_opened() {
-                world.notice(Notice::Meter(self.config.engine.core, opened));
+                world.notice(Notice::Meter(self.config.core, opened));
             }
             while let Some(answer) = self.engine.poll_answer() {
                 moved = true;
@@ -415,21 +389,20 @@ impl Shard {
         }
     }
 
-    pub(crate) fn shown<W: World>(&self, number: u64, world: &mut W) {
-        world.notice(Notice::Shown(self.config.engine.core, number));
-    }
-
     /// Sends the control plane, and the clients that revoke seals, the answers that are due. Returns how
     /// many went to clients.
     fn confirm<W: World>(&mut self, world: &mut W) -> usize {
-        let core = self.config.engine.core;
+        let core = self.config.core;
         let mut to_clients = 0;
-        while let Some(number) = self.engine.poll_over().or_else(|| self.initiators.poll_ended()) {
+        while let Some(number) = self.engine.poll_over() {
             if self.is_over_for_seals(number, world) {
                 to_clients += 1;
             } else {
-                world.notice(Notice::Quiesced(core, number));
+                serve::requests_over(self, number, world);
             }
+        }
+        while let Some(number) = self.initiators.poll_ended() {
+            world.notice(Notice::Quiesced(core, number));
         }
         if !self.drained && self.is_drained() {
             self.drained = true;
@@ -444,7 +417,7 @@ impl Shard {
         self.due_at = now;
         if late > STANDSTILL_MIN {
             self.published.stood_still();
-            world.notice(Notice::StoodStill(self.config.engine.core, late));
+            world.notice(Notice::StoodStill(self.config.core, late));
         }
     }
 

@@ -96,6 +96,6 @@ impl Shard {
     /// Ends the trace, and reports its records.
     pub(crate) fn end_trace<W: World>(&mut self, number: u64, world: &mut W) {
         let traced = Box::new(self.engine.end_trace());
-        world.notice(Notice::Traced(self.config.engine.core, number, traced));
+        world.notice(Notice::Traced(self.config.core, number, traced));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_engine::Owner;
+use nearflash_publish::{Publication, Served};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Tag, VolumeId};
 use nearflash_shard::{Event, Message};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Reservations, VolumeEntry, VolumeTable};
@@ -30,11 +31,22 @@ pub(crate) struct Control {
     /// The answer that is due when the shard has confirmed the newest number.
     shown: Option<(Owner, (VolumeId, Tag), ChangeResult)>,
     number: u64,
+    /// The parts that no change replaces.
+    start: Served,
 }
 
 impl Control {
-    /// The current volumes.
-    pub(crate) fn table(&self) -> Arc<VolumeTable> {
+    /// A control side that serves this, and its volumes.
+    pub(crate) fn new(start: Served) -> Self {
+        Self { start, ..Self::default() }
+    }
+
+    /// The current state.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::new(Served { volumes: self.table(), ..self.start.clone() })
+    }
+
+    fn table(&self) -> Arc<VolumeTable> {
         let entry = |(device, reservations): (u32, &Reservations)| {
             let start = ByteOffset(GRANULE.0);
             let extent = Extent { device: DeviceId(device), start, len: GRANULE };
@@ -68,16 +80,19 @@ impl Control {
         let index = usize::try_from(change.volume.0).expect("few volumes");
         let (result, raised) = self.reservations[index].apply(&change);
         self.number += 1;
-        let tell = Message::Raise(self.number, raised.into());
-        // Sessions abort commands because of a reset; the device operations of these are waited
-        // for.
-        let order = match change.kind {
-            ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => {
-                [tell, Message::Quiesce(self.number, [change.volume].into())]
-            }
-            _ => [Message::Volumes(self.number, self.table()), tell],
+        let quiesce: &[VolumeId] = match change.kind {
+            // Sessions abort commands because of a reset; the device operations of these are waited
+            // for.
+            ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => &[change.volume],
+            _ => &[],
         };
-        events.extend(order.map(Event::Message));
+        let publication = Publication {
+            number: self.number,
+            served: self.served(),
+            raised: raised.into(),
+            quiesce: quiesce.into(),
+        };
+        events.push(Event::Message(Message::Serve(Arc::new(publication))));
         self.shown = Some((owner, (change.volume, tag), result));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nearflash_device::DeviceResult;
 use nearflash_direct::check as direct;
 use nearflash_direct::serving::{Export, Exports};
-use nearflash_engine::{CoreId, EngineConfig};
+use nearflash_engine::CoreId;
 use nearflash_iscsi::check as iscsi;
 use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP};
 use nearflash_mirror::DeviceKind;
@@ -24,6 +24,7 @@ use nearflash_nvme_tcp::host::{
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
+use nearflash_publish::{Devices, Served};
 use nearflash_request::{BufferId, Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{
@@ -114,22 +115,29 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut outside = Outside::new(POOL_LEN);
+        let devices = Devices {
+            properties: Outside::properties().into(),
+            health: Arc::new([Arc::default(), Arc::default()]),
+            kinds: [DeviceKind::Local; 2].into(),
+            peers: Vec::new(),
+        };
+        let start = Served {
+            devices: Arc::new(devices),
+            namespaces: namespaces().into(),
+            direct: Arc::new(exports()),
+            iscsi: Arc::new(units()),
+            ..Served::default()
+        };
+        let mut outside = Outside::new(POOL_LEN, start);
         let config = ShardConfig {
-            engine: EngineConfig {
-                core: CoreId::FIRST,
-                core_count: 1,
-                devices: Outside::properties().into(),
-                health: Arc::new([Arc::default(), Arc::default()]),
-                volumes: outside.control.table(),
-                device_depth: 4,
-            },
+            core: CoreId::FIRST,
+            core_count: 1,
+            device_depth: 4,
+            served: outside.control.served(),
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),
-            direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
-            iscsi: IscsiConfig { exports: Arc::new(units()), window: 8, ..IscsiConfig::default() },
-            peers: Vec::new(),
-            kinds: [DeviceKind::Local; 2].into(),
+            direct: DirectConfig::default(),
+            iscsi: IscsiConfig { window: 8, ..IscsiConfig::default() },
             mirrors: Arc::default(),
             stall_timeout: Nanos::from_secs(30),
             gauges: Arc::default(),
@@ -526,7 +534,7 @@ fn config(subsystem: &str, choice: u8) -> HostConfig {
 
 fn target() -> Target {
     let listen = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 4420));
-    let mut target = Target::new(TargetConfig {
+    Target::new(TargetConfig {
         controller_ids: nearflash_nvme::serving::ALL_CONTROLLER_IDS,
         serial_seed: 1,
         model: "nearflash".to_owned(),
@@ -540,7 +548,10 @@ fn target() -> Target {
         }],
         limits: Limits::default(),
         life: Life::default(),
-    });
+    })
+}
+
+fn namespaces() -> [NamespaceConfig; 2] {
     let namespace = |subsystem, volume: u32| NamespaceConfig {
         subsystem: name(subsystem),
         namespace: NSID,
@@ -555,9 +566,7 @@ fn target() -> Target {
         support: Support::ALL,
         write_protected: false,
     };
-    let namespaces = vec![namespace(HOSTILE, SLOW_DEVICE), namespace(WITNESS, 1)];
-    target.publish(namespaces).expect("two namespaces of two subsystems");
-    target
+    [namespace(HOSTILE, SLOW_DEVICE), namespace(WITNESS, 1)]
 }
 
 fn name(text: &str) -> Nqn {

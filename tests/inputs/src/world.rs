@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use nearflash_device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_nvme_tcp::Chunk;
+use nearflash_publish::Served;
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, PeerState, Place, Received, Sent, ShardStatus,
     SocketId, Submitted, World,
@@ -73,7 +74,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    pub(crate) fn new(pool_len: ByteLen) -> Self {
+    pub(crate) fn new(pool_len: ByteLen, start: Served) -> Self {
         Self {
             now: Nanos::from_secs(1),
             pool: Pool::new(pool_len),
@@ -81,7 +82,7 @@ impl Outside {
             events: Vec::new(),
             queued: VecDeque::new(),
             status: None,
-            control: Control::default(),
+            control: Control::new(start),
             nonces: 0,
             devices: [vec![0; DEVICE_LEN], vec![0; DEVICE_LEN]],
         }

@@ -12,9 +12,9 @@ use nearflash::direct::{Lost, Options, Status};
 use nearflash::{Client, Completion, Credentials, Error, QueueOptions, QueuePair, Volume};
 use nearflash_node_tests::{
     Door, Host, Key, Node, PATIENCE, Place, Stamp, assert_serves, assert_serves_direct, eventually,
-    nearflash,
+    nearflash, refused,
 };
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 
 const MIB: u64 = 1 << 20;
 
@@ -85,6 +85,23 @@ fn as_soon_as_there_is_a_credential_nobody_comes_in_without() {
     }
     assert_serves_direct(&node);
     node.terminate();
+}
+
+/// A limit of the process stands for a file system without room for the catalog.
+#[test]
+fn a_change_that_cannot_be_recorded_is_refused_and_published_to_nobody() {
+    let place = Place::new();
+    let flags = ["--device", "r=ram:64MiB", "--volume", "data=8MiB@r", "--anonymous", "direct"];
+    let node = Node::with_direct(&place, &flags);
+    let door = Door::ALL[0];
+    let volume = door.anonymous(&node).unwrap().open("data").unwrap();
+    node.limit(Resource::Fsize, 4096);
+    let data_dir = place.data_dir();
+    let refusal = refused(&["credential", "create", "app", "--data-dir", &data_dir]);
+    assert!(refusal.message.contains("catalog"), "{refusal:?}");
+    volume.read_at(&mut [0; 8], 0).unwrap();
+    door.anonymous(&node).unwrap();
+    assert_eq!(node.command(&["credential", "list"])["credentials"], serde_json::json!([]));
 }
 
 #[test]

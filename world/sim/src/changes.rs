@@ -1,6 +1,6 @@
 //! The control side's part in state that sessions share, as in production. It decides on a change
-//! and records it, shows it to every core if it restricts a host, tells the sessions concerned, and
-//! answers when the older requests of its volumes have ended. Changes of one volume run one after
+//! and records it, publishes it to every core if a core or a session must learn of it, and answers
+//! when the older requests of its volumes have ended. Changes of one volume run one after
 //! another; changes of different volumes run concurrently.
 //!
 //! Checked with each answer that promises it: no operation that was under way on the volume's
@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use nearflash_engine::{CoreId, Owner};
-use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Tag, VolumeId};
+use nearflash_request::{Change, ChangeKind, ChangeResult, ResetScope, Tag, VolumeId};
 use nearflash_shard::Message;
 
 use crate::judge::{Checks, EndingId};
@@ -29,28 +29,14 @@ pub(crate) struct Wanted {
     pub change: Box<Change>,
 }
 
-/// A step that every core must confirm before the next one.
-#[derive(Debug)]
-enum Step {
-    /// Show every core which hosts are restricted.
-    Show,
-    /// Tell the sessions concerned.
-    Tell(Vec<Raised>),
-    /// Wait until earlier requests have ended.
-    Quiesce,
-}
-
 /// A change being made.
 #[derive(Debug)]
 struct UnderWay {
     wanted: Wanted,
     result: ChangeResult,
     volumes: Vec<VolumeId>,
-    steps: VecDeque<Step>,
-    /// Number of the step that cores must confirm before the next one.
-    awaited: Option<u64>,
-    /// Steps whose older requests must have ended before the answer.
-    quiescing: Vec<u64>,
+    /// The publication that every core must confirm; `None` if no core must learn of the change.
+    published: Option<u64>,
     /// Device operations under way on the affected volumes when the change began, if they must be
     /// over when it is answered.
     older: Vec<(usize, u64)>,
@@ -85,8 +71,8 @@ impl Changes {
 impl Sim {
     /// Advances all changes as far as possible without waiting for cores.
     pub(crate) fn go_on_with_changes(&mut self) {
-        for mut under_way in std::mem::take(&mut self.changes.under_way) {
-            if self.is_over(&mut under_way) {
+        for under_way in std::mem::take(&mut self.changes.under_way) {
+            if self.is_over(&under_way) {
                 self.answer(under_way);
             } else {
                 self.changes.under_way.push(under_way);
@@ -105,33 +91,10 @@ impl Sim {
         }
     }
 
-    /// Takes the steps of a change as far as cores have confirmed. Returns whether the change can
-    /// be answered.
-    fn is_over(&mut self, under_way: &mut UnderWay) -> bool {
-        let node = &mut self.nodes[under_way.wanted.node.0];
-        loop {
-            if under_way.awaited.is_some_and(|number| !node.has_taken(number)) {
-                return false;
-            }
-            under_way.awaited = None;
-            let outside = &mut self.outside;
-            match under_way.steps.pop_front() {
-                Some(Step::Show) => {
-                    let number = node.tell_volumes(outside);
-                    under_way.awaited = Some(number);
-                    under_way.quiescing.push(number);
-                }
-                Some(Step::Tell(raised)) => {
-                    under_way.awaited = Some(node.raise(&raised.into(), outside));
-                }
-                Some(Step::Quiesce) => {
-                    under_way.quiescing.push(node.quiesce(&under_way.volumes, outside));
-                }
-                None => {
-                    return under_way.quiescing.iter().all(|number| node.has_quiesced(*number));
-                }
-            }
-        }
+    /// Whether a change can be answered: every core serves by it, and the older requests have ended.
+    fn is_over(&self, under_way: &UnderWay) -> bool {
+        let node = &self.nodes[under_way.wanted.node.0];
+        under_way.published.is_none_or(|it| node.has_shown(it) && node.has_quiesced(it))
     }
 
     fn begin_change(&mut self, wanted: Wanted) {
@@ -155,18 +118,13 @@ impl Sim {
         if preempts && !older.is_empty() {
             self.outside.note("preemption under load", &[]);
         }
-        let steps = [
-            restricts.then_some(Step::Show),
-            (!raised.is_empty()).then_some(Step::Tell(raised)),
-            // Sessions abort their commands first; then device operations of these commands are
-            // awaited.
-            waits.then_some(Step::Quiesce),
-        ];
-        let steps = steps.into_iter().flatten().collect();
-        let (awaited, quiescing) = (None, Vec::new());
-        let mut under_way =
-            UnderWay { wanted, result, volumes, steps, awaited, quiescing, older, ending };
-        if self.is_over(&mut under_way) {
+        let quiesce = if waits { &volumes[..] } else { &[] };
+        let is_published = restricts || waits || !raised.is_empty();
+        let published = is_published.then(|| {
+            self.nodes[id.0].publish_change(restricts, raised, quiesce, &mut self.outside)
+        });
+        let under_way = UnderWay { wanted, result, volumes, published, older, ending };
+        if self.is_over(&under_way) {
             self.answer(under_way);
         } else {
             self.changes.under_way.push(under_way);

@@ -12,14 +12,16 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving as direct;
-use nearflash_engine::{CoreId, EngineConfig, Pool};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_iscsi::serving as iscsi;
+use nearflash_mirror::Core as Number;
 use nearflash_nvme_tcp::serving::SessionConfig;
+use nearflash_publish::{Devices, Publisher, Served};
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
     ResetScope, VolumeId,
 };
-use nearflash_shard::{DirectConfig, HostExports, IscsiConfig, Message, Shard, ShardConfig};
+use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
 use nearflash_space::{Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
@@ -101,6 +103,8 @@ pub(crate) struct Node {
     /// How often its machine has started.
     starts: u64,
     pub(crate) grants: Grants,
+    served: Arc<Served>,
+    publisher: Publisher,
     pub(crate) confirmed: Confirmed,
 }
 
@@ -131,6 +135,8 @@ impl Node {
             boot: 0,
             starts: 0,
             grants,
+            served: Arc::default(),
+            publisher: Publisher::new(0),
             confirmed: Confirmed::default(),
         };
         node.start(outside);
@@ -165,11 +171,12 @@ impl Node {
         self.health = (0..devices).map(|_| Arc::default()).collect();
         self.starts = machine_starts;
         self.boot = if self.far.is_some() { machine_starts } else { 0 };
+        self.served = Arc::new(self.everything());
+        self.publisher = Publisher::new(count);
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen(self.id);
         self.cores.iter_mut().for_each(|core| core.begin(outside));
         self.give_leases(outside);
-        self.export(outside);
     }
 
     /// The devices that are suspect.
@@ -185,14 +192,6 @@ impl Node {
 
     fn core(&self, id: CoreId) -> Core {
         let mut pool = Pool::new(self.config.pool_len);
-        let engine = EngineConfig {
-            core: id,
-            core_count: self.config.cores,
-            devices: self.devices().into(),
-            health: Arc::clone(&self.health),
-            volumes: self.table(),
-            device_depth: self.config.device_depth,
-        };
         let target = (id == CoreId::FIRST).then(|| self.target());
         let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);
         let direct = DirectConfig {
@@ -203,7 +202,6 @@ impl Node {
                 boot: self.boot,
                 ..DirectConfig::default().session
             },
-            exports: self.direct_exports(),
             salt: u128::from(self.starts).to_le_bytes(),
         };
         let IscsiConfig { session: limits, .. } = IscsiConfig::default();
@@ -213,20 +211,18 @@ impl Node {
                 ping_timeout: stall_timeout,
                 ..limits
             },
-            exports: self.iscsi_exports(),
             ..IscsiConfig::default()
         };
-        let peers = self.peers();
-        let (kinds, mirrors) = (self.kinds(), self.mirrors());
         let config = ShardConfig {
-            engine,
+            core: id,
+            core_count: self.config.cores,
+            device_depth: self.config.device_depth,
+            served: Arc::clone(&self.served),
             session,
             target,
             direct,
             iscsi,
-            peers,
-            kinds,
-            mirrors,
+            mirrors: self.mirrors(),
             stall_timeout,
             gauges: Arc::default(),
         };
@@ -273,27 +269,92 @@ impl Node {
         self.place_of(disk, offset).is_some_and(|(of, _)| of == volume)
     }
 
-    /// Changes the length of a volume; every core must learn it first. Returns the number that
-    /// cores confirm.
+    /// Changes the length of a volume, which sessions are told. Returns the number that cores confirm.
     pub(crate) fn resize(&mut self, volume: u32, blocks: Blocks, outside: &mut Outside) -> u64 {
-        self.changes += 1;
         for known in self.volumes.iter_mut().filter(|known| known.id == volume) {
             known.blocks = blocks;
             known.epoch.0 += 1;
         }
-        self.publish(outside)
+        let served = Served {
+            volumes: self.table(),
+            namespaces: self.namespaces().into(),
+            direct: self.direct_exports(),
+            iscsi: self.iscsi_exports(),
+            ..(*self.served).clone()
+        };
+        let (volume, to) = (Some(VolumeId(self.id.first_id())), Addressees::All);
+        let raised = Raised { volume, to, attention: Attention::CapacityChanged };
+        self.publish(served, (vec![raised], Vec::new()), outside)
     }
 
-    /// Sends every core the current volumes. Returns the number that cores confirm.
-    pub(crate) fn tell_volumes(&mut self, outside: &mut Outside) -> u64 {
-        self.changes += 1;
-        self.publish(outside)
+    /// Publishes a change that a session has asked for: what others may do now, what they are told, and
+    /// the volumes whose earlier requests must end. Returns the number that cores confirm.
+    pub(crate) fn publish_change(
+        &mut self,
+        restricts: bool,
+        raised: Vec<Raised>,
+        quiesce: &[VolumeId],
+        outside: &mut Outside,
+    ) -> u64 {
+        let faces = quiesce.iter().flat_map(|volume| {
+            self.mirrored.iter().flat_map(|mirrored| mirrored.primary_faces(*volume))
+        });
+        let quiesce = quiesce.iter().copied().chain(faces).collect();
+        let mut served = (*self.served).clone();
+        if restricts {
+            served.volumes = self.table();
+        }
+        self.publish(served, (raised, quiesce), outside)
     }
 
-    fn publish(&self, outside: &mut Outside) -> u64 {
-        let (number, table) = (self.changes, self.table());
-        self.tell_all(outside, || Message::Volumes(number, Arc::clone(&table)));
+    /// Everything that it serves.
+    fn everything(&self) -> Served {
+        let devices = Devices {
+            properties: self.devices().into(),
+            health: Arc::clone(&self.health),
+            kinds: self.kinds(),
+            peers: self.peers(),
+        };
+        Served {
+            devices: Arc::new(devices),
+            volumes: self.table(),
+            namespaces: self.namespaces().into(),
+            direct: self.direct_exports(),
+            iscsi: self.iscsi_exports(),
+            ..Served::default()
+        }
+    }
+
+    fn publish(
+        &mut self,
+        served: Served,
+        (raised, quiesce): (Vec<Raised>, Vec<VolumeId>),
+        outside: &mut Outside,
+    ) -> u64 {
+        self.served = Arc::new(served);
+        let number = self.publisher.publish(Arc::clone(&self.served), raised, quiesce);
+        self.send_publications(outside);
         number
+    }
+
+    fn send_publications(&mut self, outside: &mut Outside) {
+        for core in &self.cores {
+            if let Some(publication) = self.publisher.poll(Number(core.id.0), outside.now) {
+                outside.post(self.id, None, core.id, Message::Serve(publication));
+            }
+        }
+    }
+
+    /// A core serves by a publication.
+    pub(crate) fn handle_shown(&mut self, core: CoreId, number: u64, outside: &mut Outside) {
+        self.publisher.handle_shown(Number(core.0), number, outside.now);
+        self.send_publications(outside);
+    }
+
+    /// The requests of a core have ended that are older than a publication.
+    pub(crate) fn handle_quiesced(&mut self, core: CoreId, number: u64) {
+        self.publisher.handle_quiesced(Number(core.0), number);
+        while self.publisher.poll_over().is_some() {}
     }
 
     /// Makes a change that a session requests, as the control side does: it decides at once, and
@@ -334,21 +395,6 @@ impl Node {
         self.reservations.get(&volume)?.restriction()
     }
 
-    /// Tells sessions what others changed. Returns the number that cores confirm.
-    pub(crate) fn raise(&mut self, raised: &Arc<[Raised]>, outside: &mut Outside) -> u64 {
-        self.changes += 1;
-        let number = self.changes;
-        self.tell_all(outside, || Message::Raise(number, Arc::clone(raised)));
-        number
-    }
-
-    /// Tells initiators that the first volume has a new size.
-    pub(crate) fn tell_of_capacity(&mut self, outside: &mut Outside) {
-        let (volume, to) = (Some(VolumeId(self.id.first_id())), Addressees::All);
-        let raised = Raised { volume, to, attention: Attention::CapacityChanged };
-        self.raise(&[raised].into(), outside);
-    }
-
     /// The power goes: unrecorded changes are gone. Returns the volumes concerned.
     pub(crate) fn forget_changes(&mut self) -> Vec<u32> {
         for reservations in self.reservations.values_mut() {
@@ -360,34 +406,8 @@ impl Node {
 
     /// Tells every core the grants of direct clients. Returns the number that cores confirm.
     pub(crate) fn export_direct(&mut self, outside: &mut Outside) -> u64 {
-        self.changes += 1;
-        let (number, exports) = (self.changes, self.direct_exports());
-        self.tell_all(outside, || Message::Direct(number, Arc::clone(&exports)));
-        number
-    }
-
-    /// Sends the exports to hosts to the first core, and those to initiators to all cores. Returns
-    /// the number that cores confirm.
-    pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
-        self.changes += 1;
-        let (number, exports) = (self.changes, self.iscsi_exports());
-        let of_hosts = HostExports { namespaces: self.namespaces(), ..HostExports::default() };
-        outside.post(self.id, None, CoreId::FIRST, Message::Exports(number, of_hosts));
-        self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
-        number
-    }
-
-    /// Tells every core to end earlier requests on these volumes. Returns the number that cores
-    /// confirm.
-    pub(crate) fn quiesce(&mut self, volumes: &[VolumeId], outside: &mut Outside) -> u64 {
-        self.changes += 1;
-        let faces = volumes.iter().flat_map(|volume| {
-            self.mirrored.iter().flat_map(|mirrored| mirrored.primary_faces(*volume))
-        });
-        let number = self.changes;
-        let volumes: Arc<[VolumeId]> = volumes.iter().copied().chain(faces).collect();
-        self.tell_all(outside, || Message::Quiesce(number, Arc::clone(&volumes)));
-        number
+        let served = Served { direct: self.direct_exports(), ..(*self.served).clone() };
+        self.publish(served, (Vec::new(), Vec::new()), outside)
     }
 
     /// Sends every core a message.
@@ -427,15 +447,19 @@ impl Node {
         self.cores.iter().all(Core::pool_is_whole)
     }
 
-    /// Whether every core uses the state sent with that number, or has told its sessions.
-    pub(crate) fn has_taken(&self, number: u64) -> bool {
-        let cores = self.cores.len();
-        self.confirmed.shown(number) == cores || self.confirmed.told(number) == cores
+    /// Whether every core serves by the publication with that number.
+    pub(crate) fn has_shown(&self, number: u64) -> bool {
+        self.publisher.is_shown(number)
     }
 
-    /// Whether the requests older than the message with that number have ended on every core.
+    /// Whether the requests older than the publication with that number have ended on every core.
     pub(crate) fn has_quiesced(&self, number: u64) -> bool {
-        self.confirmed.quiesced(number) == self.cores.len()
+        self.publisher.is_quiesced(number)
+    }
+
+    /// Whether every core has done what the message about mirrors with that number asks.
+    pub(crate) fn has_followed(&self, number: u64) -> bool {
+        self.confirmed.followed(number) == self.cores.len()
     }
 
     /// Whether every core has drained.

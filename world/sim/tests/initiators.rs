@@ -121,7 +121,7 @@ fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
 #[test]
 fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
     let (mut refused, mut under_load) = (0, 0);
-    for seed in some(16) {
+    for seed in some(32) {
         let mut plan = fight(seed);
         plan.clients.extend(by_all_ways(300));
         plan.node.cores = 3;

@@ -16,11 +16,11 @@ use nearflash_cluster_store::{Calls, PulseConfig, PulseEvent, Pulses, Swap};
 use nearflash_device::MirrorKey;
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
-    Action, Conflict, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse,
-    Record, Scope, SliceState, StoreAnswer, Token, View,
+    Action, Conflict, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse, Scope,
+    SliceState, StoreAnswer, Token, View,
 };
-use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Term, Written};
-use nearflash_records::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
+use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Written};
+use nearflash_records::record::{Door, MirrorRecord, Record as _};
 use nearflash_records::store::{Compare, Found, ModRevision, Put, StoreId};
 use nearflash_records::{ClusterState, Endpoint, Key, Txn};
 use nearflash_units::{ByteLen, Nanos};
@@ -31,8 +31,8 @@ use uuid::Uuid;
 
 use super::noting::Noting;
 use super::refused::refused;
+use super::stored::{known, mirror_record, record_of};
 use crate::node::board::Board;
-use crate::node::mirrored::known;
 use crate::runtime_face::MirrorNews;
 
 /// The time after which a further endpoint is asked.
@@ -558,29 +558,4 @@ where
         due = 1;
     }
     (StoreAnswer::Unknown, first)
-}
-
-/// The membership that a record of the store says.
-pub(crate) fn record_of(record: &MirrorRecord) -> Record {
-    let element = |it: &InSyncRecord| Element { replica: it.replica, incarnation: it.incarnation };
-    Record {
-        term: Term(record.term),
-        primary: record.primary,
-        in_sync: record.in_sync.iter().map(element).collect(),
-        kept_since: Term(record.kept_since),
-        token: Token(record.token),
-    }
-}
-
-fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
-    let element = |it: &Element| InSyncRecord { replica: it.replica, incarnation: it.incarnation };
-    MirrorRecord {
-        schema: Schema,
-        len,
-        term: record.term.0,
-        primary: record.primary,
-        in_sync: record.in_sync.iter().map(element).collect(),
-        kept_since: record.kept_since.0,
-        token: record.token.0,
-    }
 }

@@ -7,11 +7,13 @@ mod follow;
 mod mirroring;
 mod noting;
 mod refused;
+mod stored;
 
 pub use follow::ChangeError;
 pub(crate) use follow::{Absence, Follower};
-pub(crate) use mirroring::{MirrorSetup, record_of};
+pub(crate) use mirroring::MirrorSetup;
 pub(crate) use noting::note_of;
+pub(crate) use stored::{known, record_of};
 
 /// The key with which the nodes of a cluster connect to each other over the direct protocol. No
 /// credential has it, because it is not a name.

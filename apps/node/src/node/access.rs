@@ -15,6 +15,7 @@ use nearflash_units::ByteOffset;
 
 use super::quiesce::PATIENCE;
 use super::{Node, now};
+use crate::Update;
 use crate::error::NodeError;
 use crate::exports::direct_access;
 use crate::records::Records;
@@ -148,7 +149,8 @@ impl Node {
         let changed = change(&mut fresh.grants, &fresh.space)?;
         self.record(&mut fresh)?;
         let direct = Arc::new(direct_access(&fresh, now()));
-        let ticket = self.runtime.publish_direct(Arc::clone(&direct));
+        let shown = Some(Arc::clone(&direct));
+        let ticket = self.runtime.serve(Update { direct: shown, ..Update::default() });
         self.show(fresh, direct);
         drop(one);
         self.wait_for(&ticket)?;

@@ -24,7 +24,7 @@ use crate::error::NodeError;
 use crate::exports::iscsi_access;
 use crate::records::Records;
 use crate::runtime_face::Event;
-use crate::{Asked, AskedBy, Asker, Ticket};
+use crate::{Asked, AskedBy, Asker, Ticket, Update};
 use nearflash_config::ValueError;
 
 /// The thread that makes the changes which sessions request.
@@ -204,7 +204,7 @@ impl Node {
 
     /// Records the state that must outlive this run, and publishes the new state to the cores. The
     /// ticket covers every earlier request on the volumes `waits`, even if nothing else has
-    /// changed. Sessions are told first, since they abort commands in response.
+    /// changed. A core tells its sessions first, since they abort commands in response.
     fn take_over(
         &self,
         mut fresh: Records,
@@ -218,22 +218,19 @@ impl Node {
             let both = served.space.volumes().zip(fresh.space.volumes());
             both.into_iter().any(|(old, new)| what(old, new))
         };
-        let mut tickets = Vec::new();
-        if differs(&|old, new| old.reservations.restriction() != new.reservations.restriction()) {
-            tickets.push(self.runtime.publish_volumes(Arc::new(fresh.space.table())));
-        }
-        if differs(&|old, new| old.reservations.modes() != new.reservations.modes()) {
-            let access = Arc::new(iscsi_access(&fresh, &self.devices()));
-            tickets.push(self.runtime.publish_iscsi(access));
-        }
+        let restricts =
+            differs(&|old, new| old.reservations.restriction() != new.reservations.restriction());
+        let has_modes = differs(&|old, new| old.reservations.modes() != new.reservations.modes());
+        let concerns_cores = restricts || has_modes || !raised.is_empty() || !waits.is_empty();
+        let update = Update {
+            volumes: restricts.then(|| Arc::new(fresh.space.table())),
+            iscsi: has_modes.then(|| Arc::new(iscsi_access(&fresh, &self.devices()))),
+            raised,
+            quiesce: waits.to_vec(),
+            ..Update::default()
+        };
         self.adopt(fresh);
-        if !raised.is_empty() {
-            self.runtime.raise(raised);
-        }
-        if !waits.is_empty() {
-            tickets.push(self.runtime.quiesce(waits));
-        }
-        Ok(Ticket::all(tickets))
+        Ok(if concerns_cores { self.runtime.serve(update) } else { Ticket::over() })
     }
 
     pub(super) fn reservation_list(

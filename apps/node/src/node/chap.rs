@@ -8,6 +8,7 @@ use nearflash_api::{ChapAdd, ChapInfo, ChapMutual, OneAccount, SecretText};
 
 use super::Node;
 use crate::InitiatorName;
+use crate::Update;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
 use nearflash_config::ValueError;
@@ -65,8 +66,8 @@ impl Node {
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
         self.record(&mut fresh)?;
-        let access = Arc::new(iscsi_access(&fresh, &self.devices()));
-        let ticket = self.runtime.publish_iscsi(access);
+        let iscsi = Some(Arc::new(iscsi_access(&fresh, &self.devices())));
+        let ticket = self.runtime.serve(Update { iscsi, ..Update::default() });
         self.adopt(fresh);
         drop(one);
         self.wait_for(&ticket)?;

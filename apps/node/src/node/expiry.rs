@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Node, Served, now};
+use crate::Update;
 use crate::exports::direct_access;
 
 /// The longest wait: the system's clock may be set, and a waiting thread is not notified of that.
@@ -80,7 +81,8 @@ impl Node {
             Arc::new(direct)
         };
         tracing::info!("a credential or a grant has expired");
-        let ticket = self.runtime.publish_direct(Arc::clone(&direct));
+        let shown = Some(Arc::clone(&direct));
+        let ticket = self.runtime.serve(Update { direct: shown, ..Update::default() });
         self.served().direct = direct;
         drop(one);
         // No request reports an expiry, so nobody is told if a core does not answer.

@@ -17,7 +17,7 @@ use nearflash_units::UnixTime;
 
 use super::host_volumes::{unlisted, volumes_of_host};
 use super::{Node, now};
-use crate::Ticket;
+use crate::Update;
 use crate::error::NodeError;
 use crate::exports::{host_rights, published};
 use crate::records::Records;
@@ -147,32 +147,20 @@ impl Node {
         self.check_first_list(&fresh)?;
         self.record(&mut fresh)?;
         let hosts = fresh.hosts.clone();
-        let (direct, before, loses_keys) = {
+        let (direct, before) = {
             let served = self.served();
-            let loses_keys = hosts.iter().len() < served.recorded.hosts.iter().len();
-            (Arc::clone(&served.direct), host_rights(&served.recorded), loses_keys)
+            (Arc::clone(&served.direct), host_rights(&served.recorded))
         };
         let after = host_rights(&fresh);
         let shown = (after != before).then(|| published(&fresh, &self.devices(), direct));
         let served = fresh.space.served().map(|volume| volume.id).collect::<Vec<_>>();
+        let quiesce = after.reduced_since(&before, served).to_vec();
         // Before the cores ask for the keys of a new host.
         self.adopt(fresh);
-        // A host that loses its keys is disconnected before its list is gone, so that it sees no other volumes
-        // meanwhile.
-        if loses_keys {
-            self.runtime.publish_keyed_hosts(&hosts);
-        }
-        let mut tickets: Vec<Ticket> =
-            shown.map(|it| self.runtime.publish(it)).into_iter().collect();
-        if !loses_keys {
-            self.runtime.publish_keyed_hosts(&hosts);
-        }
-        let reduced = after.reduced_since(&before, served);
-        if !reduced.is_empty() {
-            tickets.push(self.runtime.quiesce(&reduced));
-        }
+        let shown = shown.map(Update::from).unwrap_or_default();
+        let ticket = self.runtime.serve(Update { keyed_hosts: Some(hosts), quiesce, ..shown });
         drop(one);
-        self.wait_for(&Ticket::all(tickets))?;
+        self.wait_for(&ticket)?;
         Ok(changed)
     }
 }

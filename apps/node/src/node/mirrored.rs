@@ -9,10 +9,10 @@ use nearflash_cluster::{face_name, face_uuid};
 use nearflash_device::{DeviceId, DeviceProperties, MirrorKey};
 use nearflash_direct::Face;
 use nearflash_media::Device;
-use nearflash_mirror::membership::{Known, MirrorConfig, Replica};
+use nearflash_mirror::membership::{MirrorConfig, Replica};
 use nearflash_mirror::{DeviceKind, Local, MirrorId};
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
-use nearflash_shard::{PeerConfig, RemoteVolume};
 use nearflash_space::{
     Epoch, Extent, Home, Name, Provisioning, Reservations, Space, Stripes, Volume,
 };
@@ -21,13 +21,12 @@ use uuid::Uuid;
 
 use super::Node;
 use super::board::{Faces, Seat};
-use super::remotes::Devices;
 use super::shared::Shared;
 use super::withdrawn::Withdrawn;
-use crate::Ticket;
-use crate::cluster::record_of;
+use crate::cluster::known;
 use crate::remote::place_of;
 use crate::runtime_face::PeerAccess;
+use crate::{Outfit, Ticket};
 
 /// The mirrors of this node.
 #[derive(Debug, Default)]
@@ -60,12 +59,6 @@ impl Mirrored {
     }
 }
 
-/// The membership that a record of the store says.
-pub(crate) fn known(layout: &MirrorLayout) -> Known {
-    let revision = i64::try_from(layout.revision).unwrap_or(i64::MAX);
-    Known { record: record_of(&layout.record), revision }
-}
-
 impl Node {
     /// Adds the devices of new mirrors, and of mirrors whose replicas have changed, and gives the mirrors
     /// their seats.
@@ -86,7 +79,7 @@ impl Node {
                 .into_iter()
                 .map(|layout| (layout.key, shared.seat(&layout, &mut makes)))
                 .collect();
-            outfit.publish(&*self.runtime);
+            self.serve_devices(&outfit);
             self.served().recorded.space = space;
             (seats, left)
         };
@@ -122,7 +115,7 @@ impl Node {
 
 /// Where new devices go.
 struct Makes<'a> {
-    outfit: &'a mut Devices,
+    outfit: &'a mut Outfit,
     space: &'a mut Space,
     peers: &'a PeerAccess,
 }

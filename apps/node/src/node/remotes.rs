@@ -11,34 +11,16 @@ use nearflash_api::VolumeInfo;
 use nearflash_config::RemoteSpec;
 use nearflash_device::DeviceId;
 use nearflash_media::Device;
-use nearflash_mirror::DeviceKind;
-use nearflash_shard::PeerConfig;
 use nearflash_space::{Home, Space};
 use nearflash_units::ByteLen;
 
 use super::Node;
-use crate::Runtime;
 use crate::error::NodeError;
 use crate::remote::{self, Remote, add_peer, place_of};
+use crate::{Outfit, Update};
 
 /// The time between two attempts.
 const PERIOD: Duration = Duration::from_millis(500);
-
-/// The devices and the nodes that the cores know. Both only grow: a device keeps its number.
-#[derive(Debug)]
-pub(super) struct Devices {
-    pub(super) all: Vec<Arc<Device>>,
-    pub(super) peers: Vec<PeerConfig>,
-    /// Which devices are mirrors, or faces of mirrors.
-    pub(super) mirrors: Vec<(DeviceId, DeviceKind)>,
-}
-
-impl Devices {
-    /// Gives the cores all devices.
-    pub(super) fn publish(&self, runtime: &dyn Runtime) {
-        runtime.publish_devices(&self.all, &self.peers, &self.mirrors);
-    }
-}
 
 /// The thread that waits for other nodes.
 pub(crate) struct RemoteWatch {
@@ -71,7 +53,12 @@ impl Node {
         self.outfit().all.clone()
     }
 
-    pub(super) fn outfit(&self) -> MutexGuard<'_, Devices> {
+    /// Gives the cores all devices. No volume lies on a new one yet, so no older request matters.
+    pub(super) fn serve_devices(&self, outfit: &Outfit) {
+        let _ = self.runtime.serve(Update { devices: Some(outfit.clone()), ..Update::default() });
+    }
+
+    pub(super) fn outfit(&self) -> MutexGuard<'_, Outfit> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,7 +106,7 @@ impl Node {
             let mut outfit = self.outfit();
             add_peer(&mut outfit.peers, remote, &devices);
             outfit.all.clone_from(&devices);
-            outfit.publish(&*self.runtime);
+            self.serve_devices(&outfit);
         }
         // No older request concerns it.
         self.change_at_once(one, attach).map(|(info, ..)| info)

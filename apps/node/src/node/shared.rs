@@ -18,8 +18,9 @@ use nearflash_cluster::{part_name, part_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::{Digests, Face, Secret};
 use nearflash_media::Device;
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
-use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
+use nearflash_shard::VOLUMES_PER_PEER_MAX;
 use nearflash_space::{Epoch, Extent, Home, Name, Reservations, Stripes, Volume};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, index};
 use uuid::Uuid;
@@ -30,11 +31,11 @@ use super::clock::now;
 use super::mirrored::Mirrored;
 use super::raised::raised_by;
 use super::withdrawn::{Withdrawals, Withdrawn};
-use crate::Ticket;
 use crate::cluster::PEER_KEY;
 use crate::exports::{direct_access, published};
 use crate::remote::place_of;
 use crate::runtime_face::PeerAccess;
+use crate::{Ticket, Update};
 
 /// Between nodes, a damaged byte would be stored as if it were right.
 const DIGESTS: Digests = Digests { header: true, data: true };
@@ -197,12 +198,10 @@ impl Node {
         }
         let before = self.served().recorded.space.clone();
         let direct = Arc::new(direct_access(&fresh, now()));
-        let ticket = self.runtime.publish(published(&fresh, &self.devices(), Arc::clone(&direct)));
+        let published = published(&fresh, &self.devices(), Arc::clone(&direct));
         let raised = raised_by(&before, &fresh.space);
+        let ticket = self.runtime.serve(Update { raised, ..published.into() });
         self.show(fresh, direct);
-        if !raised.is_empty() {
-            self.runtime.raise(raised);
-        }
         drop(one);
         ticket
     }
@@ -234,7 +233,7 @@ impl Node {
             shared.link(&mut outfit.peers, (&remote.node, None), &secret).volumes.push(volume);
             shared.remotes.insert(part_uuid(remote.place.mirror, true), number);
         }
-        outfit.publish(&*self.runtime);
+        self.serve_devices(&outfit);
         self.served().recorded.space = space;
         drop(one);
     }

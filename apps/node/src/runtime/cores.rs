@@ -7,35 +7,32 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, mem, thread};
 
-use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Status;
-use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
+use nearflash_engine::{CoreId, DEVICE_DEPTH};
 use nearflash_media::{Device, Kind};
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
-use nearflash_nvme::hosts::HostTable;
+use nearflash_mirror::{MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_reactor::{Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
-use nearflash_request::{ChangeResult, Raised, VolumeId};
+use nearflash_publish::Served;
+use nearflash_reactor::{Courier, Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
+use nearflash_request::{ChangeResult, VolumeId};
 use nearflash_shard::{
-    ClientPlace, Devices, DirectConfig, Gauges, HostExports, IscsiConfig, Message, PeerConfig,
-    Reading, Shard, ShardConfig, World,
+    ClientPlace, Gauges, IscsiConfig, Message, Reading, Shard, ShardConfig, World,
 };
-use nearflash_space::VolumeTable;
-use nearflash_units::{ByteLen, Nanos, index};
+use nearflash_units::Nanos;
 use tracing::{error, warn};
 
+use super::common::Common;
+use super::devices::devices_of;
 use super::doors::{listener, tls_of};
 use super::exports::{self, IscsiDoors};
 use super::notices::notice_sink;
-use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use super::trace;
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Asker, Authentication, Connected, CoreTrace, DirectAccess, IscsiAccess,
-    OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError, Then, TraceSpec,
+    AskedBy, Authentication, Connected, CoreTrace, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError, Then, TraceSpec, Update,
 };
 use crate::{Ledger, Ticket};
 
@@ -48,7 +45,9 @@ pub struct Cores {
     /// The processor of each core.
     processors: Vec<usize>,
     devices: Vec<Arc<Device>>,
-    post: Post<Sender<Message>>,
+    courier: Arc<Courier<Sender<Message>>>,
+    /// Delivers messages that wait.
+    delivery: Mutex<Option<JoinHandle<()>>>,
     replies: Arc<Replies>,
     ledger: Arc<Ledger>,
     /// The way of initiators.
@@ -56,30 +55,6 @@ pub struct Cores {
     /// TLS, if a door has it.
     tls: Option<Arc<Tls>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// The part of a start that all cores share.
-pub(super) struct Common {
-    epoch: Epoch,
-    gauges: Arc<[Arc<Gauges>]>,
-    core_count: u16,
-    pool_len: ByteLen,
-    spin_max: Nanos,
-    stall_timeout: Nanos,
-    session: SessionConfig,
-    pub(super) devices: Vec<Arc<Device>>,
-    peers: Vec<PeerConfig>,
-    volumes: Arc<VolumeTable>,
-    direct: DirectConfig,
-    iscsi: IscsiConfig,
-    pub(super) replies: Arc<Replies>,
-    pub(super) changes: Asker,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) on_mirrors: OnMirrors,
-    pub(super) on_files: OnFiles,
-    pub(super) on_authentication: OnAuthentication,
-    /// TLS, if a door has it.
-    tls: Option<Arc<Tls>>,
 }
 
 /// A core that serves, with its mailbox, or the reason why it does not.
@@ -97,15 +72,23 @@ struct Start {
     peers: Receiver<Vec<Sender<Message>>>,
 }
 
+/// The threads of the cores, which all serve, and their mailboxes.
+struct Begun {
+    threads: Vec<JoinHandle<()>>,
+    mailboxes: Vec<Sender<Message>>,
+}
+
 /// Starts a core on each processor, and returns when every core serves.
 ///
 /// # Errors
 /// When a core cannot start; the other cores are stopped.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
-    let mut target = Some(exports::target(&config));
+    let target = exports::target(&config);
     let iscsi_doors = IscsiDoors::new(&config);
-    let mut iscsi = exports::iscsi_config(&config.published.iscsi, &iscsi_doors);
-    let mut direct = exports::direct_config(&config.published.direct, &config.devices, config.boot);
+    let served = Arc::new(exports::served(&config, &iscsi_doors));
+    let courier = Arc::new(Courier::new(&config.cores, Arc::clone(&served), report_silence));
+    let mut iscsi = IscsiConfig::default();
+    let mut direct = exports::direct_config(&config.devices, config.boot);
     let mut session = SessionConfig::default();
     if let Some(timeout) = config.login_timeout {
         iscsi.session.login_timeout = timeout;
@@ -121,9 +104,9 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         stall_timeout: config.stall_timeout,
         session,
         devices: config.devices.clone(),
-        peers: config.peers,
-        volumes: Arc::clone(&config.published.volumes),
-        tls: tls_of((&config.doors, config.ktls), &config.keyed_hosts, &direct)?,
+        tls: tls_of((&config.doors, config.ktls), &config.keyed_hosts, (&served, &direct))?,
+        served,
+        courier: Arc::clone(&courier),
         direct,
         iscsi,
         replies: Arc::default(),
@@ -133,10 +116,36 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         on_files: config.on_files,
         on_authentication: config.on_authentication,
     });
-    let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
+    let listeners = config.doors.into_iter().map(listener).collect();
+    let Begun { threads, mailboxes } =
+        begin_cores(&common, &config.cores, listeners, Some(target))?;
+    let delivery = begin_delivery(&courier, mailboxes)?;
+    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
+    Ok(Cores {
+        tls: common.tls.clone(),
+        epoch: common.epoch,
+        gauges: Arc::clone(&common.gauges),
+        courier,
+        delivery: Mutex::new(Some(delivery)),
+        processors,
+        devices,
+        replies: Arc::clone(&common.replies),
+        ledger,
+        iscsi_doors,
+        threads: Mutex::new(threads),
+    })
+}
+
+/// Starts a thread for each core, and returns when all cores serve. The first core has the listeners and the target.
+fn begin_cores(
+    common: &Arc<Common>,
+    processors: &[usize],
+    mut listeners: Vec<Listener>,
+    mut target: Option<Target>,
+) -> Result<Begun, StartError> {
     let (up, came_up) = channel();
     let (mut peers, mut threads) = (Vec::new(), Vec::new());
-    for (core, processor) in (0..).map(CoreId).zip(&config.cores) {
+    for (core, processor) in (0..).map(CoreId).zip(processors) {
         let (tell_peers, learn_peers) = channel();
         peers.push(tell_peers);
         let start = Start {
@@ -147,7 +156,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
             up: up.clone(),
             peers: learn_peers,
         };
-        let common = Arc::clone(&common);
+        let common = Arc::clone(common);
         let builder = thread::Builder::new().name(format!("core-{}", core.0));
         let run = move || {
             let _guard = EndOfPanic;
@@ -156,20 +165,22 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         threads.push(builder.spawn(run).map_err(StartError::new)?);
     }
     drop(up);
-    let senders = introduce(peers, &came_up)?;
-    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
-    Ok(Cores {
-        tls: common.tls.clone(),
-        epoch: common.epoch,
-        gauges: Arc::clone(&common.gauges),
-        post: Post::new(senders, &processors, PATIENCE),
-        processors,
-        devices,
-        replies: Arc::clone(&common.replies),
-        ledger,
-        iscsi_doors,
-        threads: Mutex::new(threads),
-    })
+    Ok(Begun { threads, mailboxes: introduce(peers, &came_up)? })
+}
+
+/// Gives the courier the mailboxes of the cores, and starts the thread that delivers messages.
+fn begin_delivery(
+    courier: &Arc<Courier<Sender<Message>>>,
+    mailboxes: Vec<Sender<Message>>,
+) -> Result<JoinHandle<()>, StartError> {
+    courier.connect(mailboxes);
+    let kept = Arc::clone(courier);
+    let builder = thread::Builder::new().name("courier".to_owned());
+    builder.spawn(move || kept.run()).map_err(StartError::new)
+}
+
+fn report_silence(processor: usize) {
+    error!("the core on processor {processor} takes no messages: a device may hang");
 }
 
 /// Waits until all cores serve, and tells each the others' mailboxes.
@@ -192,7 +203,6 @@ fn introduce(
     Ok(senders)
 }
 
-/// A listening socket and its protocol.
 /// The body of one core's thread.
 fn run_core(start: Start, common: &Common) {
     let Start { core, processor, listeners, target, up, peers } = start;
@@ -228,42 +238,26 @@ fn run_core(start: Start, common: &Common) {
 }
 
 fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardConfig {
-    let devices: Arc<[DeviceProperties]> = common.devices.iter().map(|d| d.properties()).collect();
     ShardConfig {
-        engine: EngineConfig {
-            core,
-            core_count: common.core_count,
-            devices,
-            health: common.devices.iter().map(|device| Arc::clone(device.health())).collect(),
-            volumes: Arc::clone(&common.volumes),
-            device_depth: DEVICE_DEPTH,
-        },
+        core,
+        core_count: common.core_count,
+        device_depth: DEVICE_DEPTH,
+        served: Arc::clone(&common.served),
         session: common.session,
         target,
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
-        peers: common.peers.clone(),
-        kinds: kinds(common.devices.len(), &common.peers, &[]),
         mirrors: Arc::default(),
         stall_timeout: common.stall_timeout,
         gauges: Arc::clone(&common.gauges[usize::from(core.0)]),
     }
 }
 
-/// The kinds of the node's devices: local, unless they are volumes of other nodes, or of mirrors.
-fn kinds(
-    devices: usize,
-    peers: &[PeerConfig],
-    mirrors: &[(DeviceId, DeviceKind)],
-) -> Arc<[DeviceKind]> {
-    let mut kinds = vec![DeviceKind::Local; devices];
-    for (device, kind) in mirrors {
-        kinds[index(device.0)] = *kind;
+/// Replaces a part of the state, if there is a new one.
+fn set<T>(part: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *part = new;
     }
-    for volume in peers.iter().flat_map(|peer| &peer.volumes) {
-        kinds[index(volume.device.0)] = DeviceKind::Remote;
-    }
-    kinds.into()
 }
 
 fn pin(processor: usize) -> io::Result<()> {
@@ -273,13 +267,6 @@ fn pin(processor: usize) -> io::Result<()> {
 }
 
 impl Cores {
-    /// Sends a question to every core and waits for all answers.
-    fn ask_all(&self, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
-        let number = self.replies.ask();
-        self.post.send_all(|| question(number));
-        self.replies.wait(number, self.post.len(), PATIENCE)
-    }
-
     /// Asks cores for their status.
     fn ask_status(&self, cores: Range<usize>) -> Vec<(CoreId, Reply)> {
         self.ask_quickly(cores, Message::ReportStatus)
@@ -293,161 +280,111 @@ impl Cores {
         question: impl Fn(u64) -> Message,
     ) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
-        let ask = |core: &usize| self.post.offer(*core, question(number)).is_ok();
+        let ask = |core: &usize| self.courier.offer(*core, question(number));
         let asked = cores.filter(ask).count();
         self.replies.wait(number, asked, STATUS_PATIENCE)
     }
+}
 
-    /// Sends new state to every core, and returns when every core has adopted it.
-    fn show_all(&self, shown: impl Fn(u64) -> Message) -> Ticket {
-        let number = self.replies.ask();
-        let ticket = self.replies.ticket(number, self.post.len());
-        self.post.send_all(|| shown(number));
-        self.replies.wait(number, self.post.len(), PATIENCE);
-        ticket
+impl Cores {
+    /// The cores have ended, and nothing waits for them any more.
+    fn end_courier(&self) {
+        self.courier.end();
+        let delivery = self.delivery.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if delivery.is_some_and(|thread| thread.join().is_err()) {
+            error!("the thread that delivers messages has panicked");
+        }
     }
 }
 
 impl Runtime for Cores {
-    fn publish(&self, published: Published) -> Ticket {
-        // Every core has the volumes before any host learns of them.
-        let volumes = self.publish_volumes(Arc::clone(&published.volumes));
-        let direct = self.publish_direct(Arc::clone(&published.direct));
-        let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
-        let number = self.replies.ask();
-        let exports = HostExports {
-            namespaces: exports::namespaces(&published),
-            rights: Arc::clone(&published.hosts),
-            elsewhere: exports::elsewhere(&published.elsewhere),
+    fn serve(&self, update: Update) -> Ticket {
+        let Update { devices, volumes, namespaces, hosts, elsewhere, .. } = update;
+        let Update { keyed_hosts, direct, iscsi, raised, quiesce, .. } = update;
+        let direct = direct.map(|it| Arc::new(exports::direct(&it)));
+        // Before any core gets them: hosts and clients without rights must not come back.
+        if let Some(tls) = &self.tls {
+            keyed_hosts.iter().for_each(|hosts| tls.set_hosts(hosts.tls()));
+            direct.iter().for_each(|exports| tls.set_exports(Arc::clone(exports)));
+        }
+        let change = |served: &mut Served| {
+            set(&mut served.devices, devices.map(|it| Arc::new(devices_of(&it))));
+            set(&mut served.volumes, volumes.clone());
+            set(&mut served.namespaces, namespaces.map(|it| exports::namespaces(&it)));
+            set(&mut served.rights, hosts);
+            set(&mut served.elsewhere, elsewhere.map(|it| exports::elsewhere(&it)));
+            set(&mut served.keyed, keyed_hosts.map(|it| Arc::new(it.keyed())));
+            set(&mut served.direct, direct);
+            let iscsi = iscsi.map(|it| Arc::new(exports::iscsi(&it, &self.iscsi_doors)));
+            set(&mut served.iscsi, iscsi);
         };
-        self.post.send(0, Message::Exports(number, exports));
-        self.replies.wait(number, 1, PATIENCE);
-        Ticket::all([volumes, direct, iscsi])
+        let ticket = self.courier.publish(change, raised, quiesce);
+        volumes.iter().for_each(|volumes| self.ledger.keep(volumes));
+        ticket
     }
 
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>) {
         let answer = Message::FilesAnswered(place.owner, (number, answer));
-        self.post.send(usize::from(place.core.0), answer);
+        self.courier.send(usize::from(place.core.0), answer);
     }
 
     fn answer_authentication(&self, asked: Authentication) {
         let Authentication { core, owner, step, .. } = asked;
-        self.post.send(usize::from(core.0), Message::Authenticated(owner, step));
-    }
-
-    fn publish_keyed_hosts(&self, hosts: &HostTable) {
-        // Before the controllers of hosts without keys end: they must not come back with an old one.
-        if let Some(tls) = &self.tls {
-            tls.set_hosts(hosts.tls());
-        }
-        let hosts = Arc::new(hosts.keyed());
-        // The first core has the controllers.
-        let number = self.replies.ask();
-        self.post.send(0, Message::KeyedHosts(number, hosts));
-        self.replies.wait(number, 1, PATIENCE);
-    }
-
-    fn publish_devices(
-        &self,
-        devices: &[Arc<Device>],
-        peers: &[PeerConfig],
-        mirrors: &[(DeviceId, DeviceKind)],
-    ) {
-        let devices = Arc::new(Devices {
-            properties: devices.iter().map(|device| device.properties()).collect(),
-            health: devices.iter().map(|device| Arc::clone(device.health())).collect(),
-            kinds: kinds(devices.len(), peers, mirrors),
-            peers: peers.to_vec(),
-        });
-        // The table of volumes does not mention them yet, so no request needs to end.
-        let number = self.replies.ask();
-        self.post.send_all(|| Message::Devices(number, Arc::clone(&devices)));
-        self.replies.wait(number, self.post.len(), PATIENCE);
+        self.courier.send(usize::from(core.0), Message::Authenticated(owner, step));
     }
 
     fn publish_mirrors(&self, table: Arc<MirrorTable>, then: Then) {
-        let number = self.replies.ask_then(self.post.len(), then);
-        self.post.send_all(|| Message::Mirrors(number, Arc::clone(&table)));
+        let number = self.replies.ask_then(self.courier.len(), then);
+        self.courier.send_all(|| Message::Mirrors(number, Arc::clone(&table)));
     }
 
     fn drain_mirror(&self, mirror: MirrorId, then: Then) {
-        let number = self.replies.ask_then(self.post.len(), then);
+        let number = self.replies.ask_then(self.courier.len(), then);
         let mirrors: Arc<[MirrorId]> = Arc::new([mirror]);
-        self.post.send_all(|| Message::AwaitMirrors(number, Arc::clone(&mirrors)));
+        self.courier.send_all(|| Message::AwaitMirrors(number, Arc::clone(&mirrors)));
     }
 
     fn set_leases(&self, leases: &[(MirrorId, Nanos)]) {
         let until = leases.iter().map(|(mirror, until)| (*mirror, self.epoch.at(*until)));
         let leases: Arc<[(MirrorId, Nanos)]> = until.collect();
-        self.post.send_all(|| Message::Leases(Arc::clone(&leases)));
+        // A core that has no room for them keeps its shorter ones.
+        for core in 0..self.courier.len() {
+            self.courier.offer(core, Message::Leases(Arc::clone(&leases)));
+        }
     }
 
     fn end_hosts(&self) {
-        self.post.send_all(|| Message::EndHosts);
+        self.courier.send_all(|| Message::EndHosts);
     }
 
     fn ask_written(&self, mirror: MirrorId, session: u32) {
-        self.post.send_all(|| Message::TellWritten(mirror, session));
+        self.courier.send_all(|| Message::TellWritten(mirror, session));
     }
 
     fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>) {
-        self.post.send_all(|| Message::CopyMirror(mirror, session, scope.clone()));
+        self.courier.send_all(|| Message::CopyMirror(mirror, session, scope.clone()));
     }
 
     fn core_count(&self) -> u16 {
-        u16::try_from(self.post.len()).unwrap_or(u16::MAX)
-    }
-
-    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
-        let exports = Arc::new(exports::direct(&direct));
-        // Before the connections of removed credentials end: their clients must not come back.
-        if let Some(tls) = &self.tls {
-            tls.set_exports(Arc::clone(&exports));
-        }
-        self.show_all(|number| Message::Direct(number, Arc::clone(&exports)))
-    }
-
-    fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket {
-        let ticket = self.show_all(|number| Message::Volumes(number, Arc::clone(&volumes)));
-        self.ledger.keep(&volumes);
-        ticket
-    }
-
-    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
-        let volumes: Arc<[VolumeId]> = volumes.into();
-        let number = self.replies.ask();
-        let ticket = self.replies.ticket(number, self.post.len());
-        self.post.send_all(|| Message::Quiesce(number, Arc::clone(&volumes)));
-        self.replies.forget(number);
-        ticket
-    }
-
-    fn raise(&self, raised: Vec<Raised>) {
-        let raised: Arc<[Raised]> = raised.into();
-        self.ask_all(|number| Message::Raise(number, Arc::clone(&raised)));
+        u16::try_from(self.courier.len()).unwrap_or(u16::MAX)
     }
 
     fn answer(&self, by: AskedBy, result: ChangeResult) {
         let AskedBy { core, owner, volume, tag } = by;
         let answer = Message::Changed(owner, (volume, tag), result);
-        self.post.send(usize::from(core.0), answer);
-    }
-
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
-        let exports = Arc::new(exports::iscsi(&iscsi, &self.iscsi_doors));
-        self.show_all(|number| Message::Iscsi(number, Arc::clone(&exports)))
+        self.courier.send(usize::from(core.0), answer);
     }
 
     fn status(&self) -> RuntimeStatus {
-        let replies = self.ask_status(0..self.post.len());
+        let replies = self.ask_status(0..self.courier.len());
         exports::status(&self.processors, replies, &self.ledger)
     }
 
     fn connected(&self, volume: VolumeId) -> Option<Connected> {
         // Every core has clients, and the first one also the list of hosts and initiators.
-        let users = self.ask_quickly(0..self.post.len(), |it| Message::TellUsers(it, volume));
+        let users = self.ask_quickly(0..self.courier.len(), |it| Message::TellUsers(it, volume));
         let replies = self.ask_status(0..1);
-        if users.len() < self.post.len() || replies.is_empty() {
+        if users.len() < self.courier.len() || replies.is_empty() {
             return None;
         }
         let RuntimeStatus { hosts, initiators, .. } =
@@ -457,7 +394,7 @@ impl Runtime for Cores {
     }
 
     fn silent(&self) -> Option<usize> {
-        self.post.silent()
+        self.courier.silent()
     }
 
     fn readings(&self) -> Vec<(usize, Reading)> {
@@ -466,11 +403,11 @@ impl Runtime for Cores {
     }
 
     fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
-        trace::begin(&self.post, &self.replies, spec)
+        trace::begin(&self.courier, &self.replies, spec)
     }
 
     fn end_trace(&self) -> Vec<CoreTrace> {
-        trace::end(&self.post, &self.replies, &self.processors)
+        trace::end(&self.courier, &self.replies, &self.processors)
     }
 
     fn drain_and_join(&self) -> bool {
@@ -479,9 +416,9 @@ impl Runtime for Cores {
             return true;
         }
         let deadline = Instant::now() + PATIENCE;
-        self.post.send_all_before(deadline, || Message::Drain);
-        let drained = self.replies.wait_drained(self.post.len(), deadline);
-        self.post.send_all_before(deadline, || Message::Stop);
+        self.courier.send_all(|| Message::Drain);
+        let drained = self.replies.wait_drained(self.courier.len(), deadline);
+        self.courier.send_all(|| Message::Stop);
         if !drained {
             error!("gave up waiting for requests in flight: a device or a host does not answer");
             return false;
@@ -493,6 +430,7 @@ impl Runtime for Cores {
         }
         // The end of a session may have requested a change, which would wait for the cores.
         self.replies.end();
+        self.end_courier();
         // Every device is flushed, even if another one fails.
         self.devices.iter().filter(|device| !flush(device)).count() == 0
     }

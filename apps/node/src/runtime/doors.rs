@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_nvme::hosts::HostTable;
+use nearflash_publish::Served;
 use nearflash_reactor::{Listener, Records, Tls};
 use nearflash_session::DoorTls;
 use nearflash_shard::{DirectConfig, Door};
@@ -14,13 +15,13 @@ use nearflash_config::{Admits, Protocol};
 pub(super) fn tls_of(
     (doors, ktls): (&[OpenDoor], bool),
     hosts: &HostTable,
-    direct: &DirectConfig,
+    (served, direct): (&Served, &DirectConfig),
 ) -> Result<Option<Arc<Tls>>, StartError> {
     if doors.iter().all(|door| door.tls == DoorTls::Off) {
         return Ok(None);
     }
     let records = if ktls { Records::Kernel } else { Records::UserSpace }.where_possible();
-    let tls = Tls::new(hosts.tls(), Arc::clone(&direct.exports), direct.salt, records);
+    let tls = Tls::new(hosts.tls(), Arc::clone(&served.direct), direct.salt, records);
     let tls = tls.map_err(StartError::new)?;
     tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
     Ok(Some(Arc::new(tls)))

@@ -20,15 +20,17 @@ use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme_tcp::serving::SessionConfig;
+use nearflash_publish::Served;
 use nearflash_records::record::AddressTls;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::DoorTls;
 use nearflash_session::PlacesUsed;
-use nearflash_shard::{CONNECTIONS_MAX, DirectConfig, IscsiConfig, PlaceKind};
+use nearflash_shard::{CONNECTIONS_MAX, DirectConfig, PlaceKind};
 use nearflash_space::{Epoch, Home};
 use nearflash_units::ByteOffset;
 
+use super::devices::devices_of;
 use super::replies::Reply;
 use crate::Ledger;
 use crate::cluster::PEER_KEY;
@@ -36,7 +38,7 @@ use crate::files::FILES_KEY;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
     DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, IscsiAccess, IscsiTarget,
-    IscsiUnit, Namespace, OpenDoor, PlaceUse, Published, RuntimeConfig, RuntimeStatus,
+    IscsiUnit, Namespace, OpenDoor, Outfit, PlaceUse, Published, RuntimeConfig, RuntimeStatus,
 };
 use nearflash_config::{HostAccess, InitiatorAccess, Protocol};
 
@@ -45,7 +47,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
     let in_capsule_len_max = SessionConfig::default().in_capsule_len_max;
     let host_queues_max = config.cores.len() * CONNECTIONS_MAX / 4;
     let limits = Limits { in_capsule_len_max, host_queues_max, ..Limits::default() };
-    let mut target = Target::new(TargetConfig {
+    Target::new(TargetConfig {
         serial_seed: config.node.as_u64_pair().0,
         model: "nearflash".to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,18 +56,30 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         controller_ids: config.controller_ids.clone(),
         limits,
         life: config.life.clone(),
-    });
-    target.set_rights(Arc::clone(&config.published.hosts));
-    target.set_elsewhere(elsewhere(&config.published.elsewhere));
-    let published = target.publish(namespaces(&config.published));
-    published.expect("the control side gives each namespace a number of its own");
-    target.set_keyed_hosts(Arc::new(config.keyed_hosts.keyed()));
-    target
+    })
+}
+
+/// The state that a node serves first.
+pub(super) fn served(config: &RuntimeConfig, doors: &IscsiDoors) -> Served {
+    let Published {
+        volumes, namespaces: of_hosts, hosts, elsewhere: nodes, direct: clients, ..
+    } = &config.published;
+    let (all, peers) = (config.devices.clone(), config.peers.clone());
+    Served {
+        devices: Arc::new(devices_of(&Outfit { all, peers, mirrors: Vec::new() })),
+        volumes: Arc::clone(volumes),
+        namespaces: namespaces(of_hosts),
+        rights: Arc::clone(hosts),
+        elsewhere: elsewhere(nodes),
+        keyed: Arc::new(config.keyed_hosts.keyed()),
+        direct: Arc::new(direct(clients)),
+        iscsi: Arc::new(iscsi(&config.published.iscsi, doors)),
+    }
 }
 
 /// The namespaces that hosts see.
-pub(super) fn namespaces(published: &Published) -> Vec<NamespaceConfig> {
-    published.namespaces.iter().map(namespace).collect()
+pub(super) fn namespaces(namespaces: &[Namespace]) -> Arc<[NamespaceConfig]> {
+    namespaces.iter().map(namespace).collect()
 }
 
 fn namespace(namespace: &Namespace) -> NamespaceConfig {
@@ -89,11 +103,7 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
 }
 
 /// The configuration of direct sessions.
-pub(super) fn direct_config(
-    access: &DirectAccess,
-    devices: &[Arc<Device>],
-    boot: u64,
-) -> DirectConfig {
+pub(super) fn direct_config(devices: &[Arc<Device>], boot: u64) -> DirectConfig {
     let usual = DirectConfig::default();
     let largest = devices.iter().map(|device| device.properties().block_size).max();
     let session = direct_serving::SessionConfig {
@@ -103,7 +113,7 @@ pub(super) fn direct_config(
     };
     // No key of an earlier start of the node is valid.
     let salt = uuid::Uuid::new_v4().into_bytes();
-    DirectConfig { session, exports: Arc::new(direct(access)), salt }
+    DirectConfig { session, salt }
 }
 
 /// The exports of direct sessions: the grants of each credential become one table per volume.
@@ -198,12 +208,6 @@ impl IscsiDoors {
             initiators: config.initiators.clone(),
         }
     }
-}
-
-/// The configuration of iSCSI sessions.
-pub(super) fn iscsi_config(access: &IscsiAccess, doors: &IscsiDoors) -> IscsiConfig {
-    let exports = Arc::new(iscsi(access, doors));
-    IscsiConfig { exports, ..IscsiConfig::default() }
 }
 
 /// The targets and accounts of iSCSI sessions.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use nearflash_engine::CoreId;
 use nearflash_reactor::NoticeSink;
 use nearflash_shard::Notice;
 use tracing::warn;
 
-use super::cores::Common;
+use super::common::Common;
 use super::faults::Faults;
 use super::log::log;
 use super::replies::Reply;
@@ -16,6 +15,7 @@ use crate::runtime_face::{Asked, AskedBy, Authentication, Event, FilesNews, Mirr
 /// Takes the notices of one core.
 pub(super) fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
+    let courier = Arc::clone(&common.courier);
     let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
     let (on_files, on_authentication) = (common.on_files.clone(), common.on_authentication.clone());
     let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
@@ -27,14 +27,12 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
             health.note_failure();
             changes.tell(Event::Suspect);
         }
-        Some(
-            Notice::Shown(core, number)
-            | Notice::Raised(core, number)
-            | Notice::MirrorsDrained(core, number),
-        ) => replies.give(number, core, Reply::Done),
-        Some(Notice::Quiesced(_, number) | Notice::TraceComplete(_, number)) => {
-            replies.give_quiesced(number);
+        Some(Notice::Shown(core, number)) => courier.handle_shown(core, number),
+        Some(Notice::Quiesced(core, number)) => courier.handle_quiesced(core, number),
+        Some(Notice::MirrorsShown(core, number) | Notice::MirrorsDrained(core, number)) => {
+            replies.give(number, core, Reply::Done);
         }
+        Some(Notice::TraceComplete(_, number)) => replies.give_complete(number),
         Some(Notice::Change { core, owner, tag, change }) => {
             let by = AskedBy { core, owner, volume: change.volume, tag };
             changes.ask(Asked::Change { by, change });
@@ -42,7 +40,6 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::SessionOver { nexus, identity }) => {
             changes.ask(Asked::SessionOver { nexus, identity });
         }
-        Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
         }

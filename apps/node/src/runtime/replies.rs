@@ -83,7 +83,7 @@ impl Replies {
         self.lock().given.remove(&number);
     }
 
-    /// A ticket for the question with this number; it is over when `count` cores have quiesced.
+    /// A ticket for the trace with this number; it is over when `count` cores have all its records.
     pub(super) fn ticket(&self, number: u64, count: usize) -> Ticket {
         let mut state = self.lock();
         if state.ended {
@@ -99,8 +99,8 @@ impl Replies {
         self.lock().tickets.retain(|_, ticket| !ticket.is_over());
     }
 
-    /// Records that a core has ended the requests that a ticket waits for.
-    pub(super) fn give_quiesced(&self, number: u64) {
+    /// Records that a core has all records of the trace with this number.
+    pub(super) fn give_complete(&self, number: u64) {
         let Some(ticket) = self.lock().tickets.get(&number).cloned() else { return };
         ticket.settle();
         if ticket.is_over() {
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_over_when_every_core_has_quiesced_and_then_forgotten() {
+    fn a_ticket_is_over_when_every_core_has_all_records_and_then_forgotten() {
         let replies = Replies::default();
         let number = replies.ask();
         let ticket = replies.ticket(number, 2);
-        replies.give_quiesced(number);
+        replies.give_complete(number);
         assert!(!ticket.is_over());
-        replies.give_quiesced(number);
+        replies.give_complete(number);
         assert!(ticket.is_over() && replies.lock().tickets.is_empty());
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let ticket = replies.ticket(number, 2);
         let asker = std::thread::spawn(move || waits.wait(number, 2, PATIENCE).len());
         replies.give(number, CoreId(0), Reply::Done);
-        replies.give_quiesced(number);
+        replies.give_complete(number);
         replies.end();
         assert_eq!(asker.join().unwrap(), 1);
         assert!(ticket.is_over() && replies.ticket(replies.ask(), 2).is_over());

@@ -1,40 +1,41 @@
 //! Traces: the order to every core, and the collection of the records.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use nearflash_engine::{CoreId, TraceOrder};
-use nearflash_reactor::Sender;
+use nearflash_reactor::{Courier, Sender};
 use nearflash_shard::Message;
 
-use super::post::Post;
 use super::replies::{Replies, Reply, STATUS_PATIENCE};
 use crate::Ticket;
 use crate::runtime_face::{CoreTrace, TraceSpec};
 
-/// Begins a trace on every core that takes messages. The memory of the records is allocated here, not on the
+/// Begins a trace on every core. The memory of the records is allocated here, not on the
 /// cores. The ticket is over when every core has all its records.
-pub(super) fn begin(post: &Post<Sender<Message>>, replies: &Replies, spec: &TraceSpec) -> Ticket {
+pub(super) fn begin(
+    courier: &Courier<Sender<Message>>,
+    replies: &Replies,
+    spec: &TraceSpec,
+) -> Ticket {
     let TraceSpec { every, volume, records_max } = *spec;
     let number = replies.ask();
-    let ticket = replies.ticket(number, post.len());
+    let ticket = replies.ticket(number, courier.len());
     let order = || TraceOrder::new(number, every, volume, records_max);
-    let until = Instant::now() + STATUS_PATIENCE;
-    post.send_all_before(until, || Message::Trace(Box::new(order())));
+    courier.send_all(|| Message::Trace(Box::new(order())));
     replies.forget(number);
     ticket
 }
 
 /// Ends the trace, whose ticket is over, and waits a bounded time for the records of the cores, which run on these processors.
 pub(super) fn end(
-    post: &Post<Sender<Message>>,
+    courier: &Courier<Sender<Message>>,
     replies: &Replies,
     processors: &[usize],
 ) -> Vec<CoreTrace> {
     replies.drop_over();
     let number = replies.ask();
-    post.send_all_before(Instant::now() + STATUS_PATIENCE, || Message::EndTrace(number));
-    let given = replies.wait(number, post.len(), STATUS_PATIENCE);
+    courier.send_all(|| Message::EndTrace(number));
+    let given = replies.wait(number, courier.len(), STATUS_PATIENCE);
     let mut given: BTreeMap<CoreId, Reply> = given.into_iter().collect();
     let trace_of = |(core, processor): (CoreId, &usize)| {
         let traced = match given.remove(&core) {

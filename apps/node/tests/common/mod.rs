@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use nearflash_config::Config;
 use nearflash_media::Device;
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
+use nearflash_mirror::{MirrorId, MirrorTable, Written};
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
     DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus, Ticket, TraceSpec,
+    RuntimeConfig, RuntimeStatus, Ticket, TraceSpec, Update,
 };
 use nearflash_nvme::hosts::HostTable;
-use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
-use nearflash_space::VolumeTable;
+use nearflash_request::{ChangeResult, Tag, VolumeId};
 
 /// Cores that record their messages.
 #[derive(Default)]
@@ -52,37 +51,27 @@ pub(crate) struct Recorder {
 }
 
 impl Runtime for Recorder {
-    fn publish(&self, published: Published) -> Ticket {
-        let direct = self.publish_direct(Arc::clone(&published.direct));
-        let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
-        let mut all = self.published.lock().unwrap();
-        let changed = all.last().map(|last| published.volumes.changed_since(&last.volumes));
-        all.push(published);
-        drop(all);
-        Ticket::all([direct, iscsi, self.ticket(&changed.unwrap_or_default())])
-    }
-
-    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
-        if let Some(gate) = self.gate.lock().unwrap().take() {
-            self.waits();
-            gate.recv().unwrap();
+    fn serve(&self, update: Update) -> Ticket {
+        let Update { volumes, namespaces, hosts, elsewhere, direct, iscsi, .. } = update;
+        if let Some(hosts) = update.keyed_hosts {
+            *self.keyed_hosts.lock().unwrap() = hosts;
         }
-        self.direct.lock().unwrap().push(direct);
-        self.direct_changed.notify_all();
-        Ticket::over()
-    }
-
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
-        self.iscsi.lock().unwrap().push(iscsi);
-        Ticket::over()
-    }
-
-    fn publish_devices(
-        &self,
-        _devices: &[Arc<Device>],
-        _peers: &[nearflash_shard::PeerConfig],
-        _mirrors: &[(nearflash_device::DeviceId, DeviceKind)],
-    ) {
+        if let Some(direct) = &direct {
+            self.serve_direct(Arc::clone(direct));
+        }
+        if let Some(iscsi) = &iscsi {
+            self.iscsi.lock().unwrap().push(Arc::clone(iscsi));
+        }
+        let mut concerned = update.quiesce;
+        if let (Some(namespaces), Some(volumes)) = (namespaces, volumes) {
+            let (hosts, elsewhere) = (hosts.unwrap(), elsewhere.unwrap());
+            let (direct, iscsi) = (direct.unwrap(), iscsi.unwrap());
+            let mut all = self.published.lock().unwrap();
+            let changed = all.last().map(|last| volumes.changed_since(&last.volumes));
+            concerned.extend(changed.unwrap_or_default());
+            all.push(Published { volumes, namespaces, hosts, elsewhere, direct, iscsi });
+        }
+        self.ticket(&concerned)
     }
 
     fn publish_mirrors(&self, _table: Arc<MirrorTable>, then: nearflash_node::Then) {
@@ -103,10 +92,6 @@ impl Runtime for Recorder {
 
     fn answer_authentication(&self, _asked: nearflash_node::Authentication) {}
 
-    fn publish_keyed_hosts(&self, hosts: &HostTable) {
-        *self.keyed_hosts.lock().unwrap() = hosts.clone();
-    }
-
     fn end_hosts(&self) {}
 
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
@@ -118,16 +103,6 @@ impl Runtime for Recorder {
     fn core_count(&self) -> u16 {
         1
     }
-
-    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
-        Ticket::over()
-    }
-
-    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
-        self.ticket(volumes)
-    }
-
-    fn raise(&self, _raised: Vec<Raised>) {}
 
     fn answer(&self, by: AskedBy, _result: ChangeResult) {
         if let Some(answers) = &*self.answers.lock().unwrap() {
@@ -180,11 +155,20 @@ impl Recorder {
         let started = Running::start(config, move |runtime: RuntimeConfig| {
             *given.devices.lock().unwrap() = runtime.devices;
             *given.asker.lock().unwrap() = Some(runtime.changes);
-            given.publish_keyed_hosts(&runtime.keyed_hosts);
-            let _ = given.publish(runtime.published);
+            let keyed_hosts = Some(runtime.keyed_hosts);
+            let _ = given.serve(Update { keyed_hosts, ..runtime.published.into() });
             Ok(given)
         });
         started.map(|running| (running, cores))
+    }
+
+    fn serve_direct(&self, direct: Arc<DirectAccess>) {
+        if let Some(gate) = self.gate.lock().unwrap().take() {
+            self.waits();
+            gate.recv().unwrap();
+        }
+        self.direct.lock().unwrap().push(direct);
+        self.direct_changed.notify_all();
     }
 
     fn ticket(&self, volumes: &[VolumeId]) -> Ticket {

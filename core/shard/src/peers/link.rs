@@ -8,14 +8,13 @@ use nearflash_device::{DeviceOperation, DeviceResult, OperationId};
 use nearflash_direct::client::{ClientEvent, ClientSession, RequestTag, VolumeHandle, VolumeInfo};
 use nearflash_direct::wire::HEADER_LEN;
 use nearflash_direct::{Receiving, Status};
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_request::Outcome;
 use nearflash_session::RequestingEnd;
 use nearflash_units::{Nanos, index};
 
 use super::pending::Pending;
-use super::{
-    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, client_config, result_of,
-};
+use super::{LinkError, READ_SPAN, RETRY_PERIOD, client_config, result_of};
 use crate::notice::Notice;
 use crate::world::{Interest, Place, Received, Sent, SocketId, World};
 use connection::Connection;
@@ -542,13 +541,5 @@ impl Link {
         if !std::mem::replace(&mut self.is_reported, true) {
             world.notice(Notice::NodeLost { address: self.config.address, error });
         }
-    }
-}
-
-impl RemoteVolume {
-    /// Whether the record of writes that no flush has followed is that of this device. The writes of a mirror
-    /// are counted at the mirror, because they outlive the node that has answered them.
-    fn is_recorded(&self) -> bool {
-        self.face.is_none()
     }
 }

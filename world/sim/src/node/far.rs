@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
 use nearflash_mirror::DeviceKind;
-use nearflash_shard::{PeerConfig, RemoteVolume};
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_space::GRANULE;
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;

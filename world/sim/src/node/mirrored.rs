@@ -13,8 +13,9 @@ use nearflash_direct::{Digests, Face, Secret};
 use nearflash_mirror::{
     Core, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,
 };
+use nearflash_publish::{PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
-use nearflash_shard::{Message, PeerConfig, RemoteVolume};
+use nearflash_shard::Message;
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Sharing, VolumeEntry};
 use nearflash_units::{BlockSize, ByteOffset, Nanos, index};
 use uuid::Uuid;

@@ -18,8 +18,7 @@ use crate::stamp::{Value, Writer};
 const CLEAR_SPAN: Nanos = Nanos::from_millis(200);
 
 impl Sim {
-    /// Changes the size of the first volume of a node as the control plane does: it tells every core
-    /// first, and then the hosts.
+    /// Changes the size of the first volume of a node as the control plane does: in one publication.
     ///
     /// # Panics
     /// When the cores do not confirm.
@@ -37,18 +36,8 @@ impl Sim {
         let gained = self.nodes[id.0].blocks(volume)..blocks.0;
         self.zero_gained(volume, gained);
         let number = self.nodes[id.0].resize(volume, blocks, &mut self.outside);
-        assert!(
-            self.run_until(PATIENCE, |sim| sim.nodes[id.0].has_quiesced(number)),
-            "every core takes the volumes"
-        );
-        let number = self.nodes[id.0].export(&mut self.outside);
-        let exported = self.run_until(PATIENCE, |sim| {
-            let node = &sim.nodes[id.0];
-            node.confirmed.namespaces_since(number) && node.has_quiesced(number)
-        });
-        assert!(exported, "hosts see the new size");
-        self.export_direct(id);
-        self.nodes[id.0].tell_of_capacity(&mut self.outside);
+        let is_over = self.run_until(PATIENCE, |sim| sim.nodes[id.0].has_quiesced(number));
+        assert!(is_over, "every core takes the volumes, and hosts see the new size");
         let size = (self.outside.tick(), blocks.0);
         self.outside.machine_mut(id).size = Some(size);
     }
@@ -91,7 +80,7 @@ impl Sim {
     /// Waits until all cores of each node have confirmed its number.
     fn await_all(&mut self, numbers: &[u64]) {
         let have_all = |sim: &Self| {
-            sim.nodes.iter().zip(numbers).all(|(node, number)| node.has_taken(*number))
+            sim.nodes.iter().zip(numbers).all(|(node, number)| node.has_followed(*number))
         };
         assert!(self.run_until(PATIENCE, have_all), "every core confirms {numbers:?}");
     }

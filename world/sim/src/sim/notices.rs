@@ -23,48 +23,15 @@ const PAUSE_AFTERMATH: Nanos = Nanos::from_secs(1);
 /// Confirmations by the cores: the number of each message, with the core.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmed {
-    shown: BTreeSet<(u64, CoreId)>,
-    quiesced: BTreeSet<(u64, CoreId)>,
-    told: BTreeSet<(u64, CoreId)>,
-    namespaces: u64,
+    /// Messages about mirrors.
+    followed: BTreeSet<(u64, CoreId)>,
     drained: BTreeSet<CoreId>,
 }
 
 impl Confirmed {
-    fn take(&mut self, notice: &Notice) {
-        match *notice {
-            Notice::Shown(core, number) => {
-                self.shown.insert((number, core));
-            }
-            Notice::Quiesced(core, number) => {
-                self.quiesced.insert((number, core));
-            }
-            Notice::Raised(core, number) | Notice::MirrorsDrained(core, number) => {
-                self.told.insert((number, core));
-            }
-            Notice::NamespacesTaken(number) => self.namespaces = number,
-            _ => {}
-        }
-    }
-
-    /// The number of cores that use the state sent with that number.
-    pub(crate) fn shown(&self, number: u64) -> usize {
-        cores(&self.shown, number)
-    }
-
-    /// The number of cores on which the older requests have ended.
-    pub(crate) fn quiesced(&self, number: u64) -> usize {
-        cores(&self.quiesced, number)
-    }
-
-    /// The number of cores that have told their sessions.
-    pub(crate) fn told(&self, number: u64) -> usize {
-        cores(&self.told, number)
-    }
-
-    /// Whether hosts see the state with that number, or a newer one.
-    pub(super) fn namespaces_since(&self, number: u64) -> bool {
-        self.namespaces >= number
+    /// The number of cores that have done what the message with that number asks.
+    pub(crate) fn followed(&self, number: u64) -> usize {
+        self.followed.range((number, CoreId::FIRST)..=(number, CoreId(u16::MAX))).count()
     }
 
     /// The cores that have drained.
@@ -76,10 +43,6 @@ impl Confirmed {
     pub(super) fn start_again(&mut self) {
         self.drained.clear();
     }
-}
-
-fn cores(confirmed: &BTreeSet<(u64, CoreId)>, number: u64) -> usize {
-    confirmed.range((number, CoreId::FIRST)..=(number, CoreId(u16::MAX))).count()
 }
 
 impl Sim {
@@ -131,7 +94,16 @@ impl Sim {
                 Notice::ConnectRefused { .. } => self.outside.note("connect refused", &[]),
                 Notice::Abandoned { .. } => self.outside.note("login abandoned", &[]),
                 Notice::LoginRefused { .. } => self.outside.note("login refused", &[]),
-                other => self.nodes[node.0].confirmed.take(&other),
+                Notice::Shown(core, number) => {
+                    self.nodes[node.0].handle_shown(core, number, &mut self.outside);
+                }
+                Notice::Quiesced(core, number) => {
+                    self.nodes[node.0].handle_quiesced(core, number);
+                }
+                Notice::MirrorsShown(core, number) | Notice::MirrorsDrained(core, number) => {
+                    self.nodes[node.0].confirmed.followed.insert((number, core));
+                }
+                _ => {}
             }
         }
     }
