@@ -16,14 +16,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nearflash_access::Secret;
-use nearflash_cluster::change::{NodeSpec, SliceSpec};
+use nearflash_cluster::compile;
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::{Change, compile};
 use nearflash_cluster_store::StoreAccess;
 use nearflash_media::Slice;
 use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
 use nearflash_nvme::ControllerId;
+use nearflash_planner::{Change, NodeSpec, SliceSpec};
 use nearflash_records::ClusterState;
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::record::{AddressTls, Door};

@@ -152,7 +152,7 @@ pub enum NodeError {
          its newest state back, and start the node again; 'nearflash cluster accept-restored' says what is \
          lost without it"
     )]
-    StoreRolledBack(nearflash_cluster::RolledBack),
+    StoreRolledBack(nearflash_records::store::RolledBack),
     /// The socket for the pulses of other nodes cannot be opened.
     #[error("--pulse {address}: {source}: choose another address that the other nodes reach")]
     PulseSocket {

@@ -27,6 +27,7 @@ use nearflash_records::Seen;
 use nearflash_records::key::Key;
 use nearflash_records::record::{AliveRecord, Record, Schema};
 use nearflash_records::state::ClusterState;
+use nearflash_records::store::RolledBack;
 use nearflash_records::store::{
     Answer, Compare, Found, Operation, Put, RequestId, StoreEvent, StoreId, StoreRequest,
     StoreStatus, Txn,
@@ -35,7 +36,7 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::compile::{Tables, compile};
-use crate::continuity::{Known, RolledBack};
+use crate::continuity::Known;
 use changes::Running;
 pub use changes::{ChangeId, Outcome};
 use reading::Reading;

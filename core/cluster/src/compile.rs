@@ -13,11 +13,10 @@ use nearflash_records::record::{
     AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState,
 };
 use nearflash_records::state::{ClusterState, Inconsistent, MirrorView};
+use nearflash_records::users::questions;
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
-
-use crate::users::questions;
 
 /// All that a node has to know in order to serve the volumes of the cluster.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -1,14 +1,16 @@
 //! States of hostile records: nothing that reads them panics, and the fault has a name.
 
+use nearflash_planner::model::{
+    CLUSTER, GIB, Model, cluster_of, node, open_slice, register, volume,
+};
+use nearflash_planner::{Change, VolumeSpec};
 use nearflash_records::prefix;
 use nearflash_records::state::ClusterState;
 use nearflash_units::{Blocks, ByteLen, Nanos};
 use proptest::prelude::*;
 
 use crate::agent::{Agent, AgentConfig};
-use crate::change::{Change, VolumeSpec};
 use crate::compile::compile;
-use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, register, volume};
 use crate::verdict::verdict;
 
 fn served() -> Model {

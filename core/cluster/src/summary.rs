@@ -115,9 +115,10 @@ pub fn summary(state: &ClusterState) -> Result<Vec<NodeSummary>, Inconsistent> {
 
 #[cfg(test)]
 mod tests {
+    use nearflash_planner::model::{GIB, Model, cluster_of, volume};
+    use nearflash_planner::{Change, VolumeSpec};
+
     use super::*;
-    use crate::change::{Change, VolumeSpec};
-    use crate::model::{GIB, Model, cluster_of, volume};
 
     fn free(model: &Model) -> Vec<u64> {
         summary(&model.state()).unwrap().iter().map(|it| it.space.free.0 / GIB).collect()

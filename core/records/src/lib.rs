@@ -13,6 +13,7 @@ pub mod record;
 pub mod state;
 pub mod store;
 pub mod token;
+pub mod users;
 
 pub use endpoint::{CLIENT_PORT, Endpoint, ParseEndpointError, listed};
 pub use kept::Seen;

@@ -34,6 +34,33 @@ impl fmt::Display for StoreId {
     }
 }
 
+/// The proof that the store has gone back.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum RolledBack {
+    /// Another cluster id.
+    #[error("its cluster id is {found}, and was {known}")]
+    Store { known: StoreId, found: StoreId },
+    /// A smaller revision.
+    #[error("it is at revision {found}, and was at {known}")]
+    Revision { known: u64, found: u64 },
+    /// Another history.
+    #[error("its history is another one")]
+    History,
+    /// A restore was accepted while this process ran.
+    #[error("a restored state was accepted: restart this node")]
+    Accepted,
+    /// A key as it was before.
+    #[error("'{key}' is as of revision {found}, and was as of {known}")]
+    Key { key: Key, known: u64, found: u64 },
+    /// A key that nothing deleted.
+    #[error("'{0}' is gone, and nothing shows that it was deleted")]
+    Gone(Key),
+    /// A key that was not there.
+    #[error("'{key}' is there as of revision {found}, and was not there at {read}")]
+    Back { key: Key, found: u64, read: u64 },
+}
+
 /// The number of a request, which its answer repeats.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
-use nearflash_cluster::Refusal;
 use nearflash_cluster::continuity::check_start;
+use nearflash_planner::Refusal;
 use nearflash_records::kept::{SeenRecord, SeenVolume, volumes};
 use nearflash_records::record::{HistoryRecord, Record as _, Schema};
 use nearflash_records::{ClusterState, Compare, Key, Put, Txn};

@@ -348,7 +348,7 @@ pub enum ClusterError {
     },
     /// A change is not possible.
     #[error(transparent)]
-    Refused(#[from] nearflash_cluster::Refusal),
+    Refused(#[from] nearflash_planner::Refusal),
     /// The kept state of this machine's node cannot be read.
     #[error("{0}")]
     Kept(Box<dyn std::error::Error + Send + Sync>),

@@ -9,8 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nearflash_cluster::change::{Affected, lost_by_removal};
-use nearflash_cluster::{Change, Step};
+use nearflash_planner::{Affected, Change, Step, lost_by_removal};
 use nearflash_records::ClusterState;
 use nearflash_records::record::Door;
 use nearflash_space::Name;

@@ -14,15 +14,15 @@ use nearflash_api::{ClusterNodeInfo, ClusterView};
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::{
-    Agent, Change, ChangeId, Level, NodeSummary, Outcome, Part, Refusal, RolledBack, StoreHealth,
-    summary, verdict,
+    Agent, ChangeId, Level, NodeSummary, Outcome, Part, StoreHealth, summary, verdict,
 };
 use nearflash_cluster_store::{Calls, ClusterError, Members, StoreAccess};
 use nearflash_mirror::membership::MirrorConfig;
+use nearflash_planner::{Change, Refusal};
 use nearflash_records::Endpoint;
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::state::Inconsistent;
-use nearflash_records::store::{Operation, StoreRequest};
+use nearflash_records::store::{Operation, RolledBack, StoreRequest};
 use nearflash_records::{ClusterState, Seen, StoreEvent};
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, Nanos};

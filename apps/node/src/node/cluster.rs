@@ -13,9 +13,9 @@ use nearflash::direct::{Client, Credentials, Options, Url};
 use nearflash_api::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
-use nearflash_cluster::change::{STRIPE_UNIT, VolumeSpec};
-use nearflash_cluster::{Change, part_name};
+use nearflash_cluster::part_name;
 use nearflash_device::MirrorKey;
+use nearflash_planner::{Change, STRIPE_UNIT, VolumeSpec};
 use nearflash_records::ClusterState;
 use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_records::state::MirrorView;

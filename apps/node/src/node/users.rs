@@ -1,5 +1,5 @@
 //! The users of a volume of the cluster at all nodes: the question before it is removed, and this node's answer
-//! to the questions of others. Both go through the cluster's store ([`nearflash_cluster::users`]), because every
+//! to the questions of others. Both go through the cluster's store ([`nearflash_records::users`]), because every
 //! node follows it, also one that others cannot reach.
 
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-use nearflash_cluster::Change;
-use nearflash_cluster::users::{Answers, answers, next_number};
+use nearflash_planner::Change;
+use nearflash_records::users::{Answers, answers, next_number};
 use nearflash_space::Name;
 use uuid::Uuid;
 

@@ -1,11 +1,11 @@
 //! Carrying out changes, one after the other.
 
+use nearflash_planner::{Change, Refusal, Step};
 use nearflash_records::state::ClusterState;
 use nearflash_records::store::{ModRevision, Operation, Txn};
 use nearflash_units::Nanos;
 
 use super::{ANSWER_TIMEOUT, Agent, CHANGES_MAX, Task};
-use crate::change::{Change, Refusal, Step};
 
 /// The number of a change, given by the caller.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use nearflash_records::key::{Key, prefix};
 use nearflash_records::record::{HistoryRecord, Record as _};
+use nearflash_records::store::RolledBack;
 use nearflash_records::store::{Found, ModRevision, Operation, PAGE_KEYS_MAX};
 use nearflash_units::Nanos;
 
 use super::{Agent, CHECK_EVERY, HELD_MAX, Task};
-use crate::continuity::{Content, Onward, RolledBack};
+use crate::continuity::{Content, Onward};
 
 /// The time until a store that has gone back is looked at again.
 const GONE_BACK_AGAIN: Nanos = Nanos(2_000_000_000);

@@ -1,15 +1,15 @@
 //! Agents over a store that loses answers, delays transactions, and drops what a watch reports.
 
+use nearflash_planner::model::{
+    CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
+};
+use nearflash_planner::{Change, Refusal};
 use nearflash_records::record::{HistoryRecord, RemovedRecord, VolumeState};
 use nearflash_records::store::{Found, ModRevision};
 use nearflash_units::ByteLen;
 use proptest::prelude::*;
 
 use super::*;
-use crate::change::{Change, Refusal};
-use crate::model::{
-    CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
-};
 
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

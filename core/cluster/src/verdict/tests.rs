@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use nearflash_device::MirrorKey;
+use nearflash_planner::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
+use nearflash_planner::{Change, VolumeSpec};
 use nearflash_records::key::Key;
 use nearflash_records::record::{AliveRecord, MirrorRecord, Record, Schema};
+use nearflash_records::store::RolledBack;
 use nearflash_records::store::StoreStatus;
 use nearflash_units::ByteLen;
 
 use super::*;
-use crate::change::{Change, VolumeSpec};
-use crate::continuity::RolledBack;
-use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
 
 fn healthy() -> StoreHealth {
     StoreHealth {
@@ -58,7 +58,7 @@ fn stop(model: &mut Model, number: u16) {
 
 /// The replicas on a node's slice are dropped from the mirrors of volume 1, as after a failover.
 fn drop_replicas(model: &mut Model, number: u16) {
-    let (state, slice) = (model.state(), crate::model::slice(number));
+    let (state, slice) = (model.state(), nearflash_planner::model::slice(number));
     for view in state.mirrors().unwrap() {
         let is_left = |ordinal: u32| {
             let replica = view.replicas.replicas.iter().find(|it| it.ordinal == ordinal);
@@ -252,7 +252,7 @@ fn a_mirror_that_is_not_used_yet_is_not_missed() {
     let first = view.replicas.replicas[0].slice;
     let mut record = view.mirror.clone();
     record.in_sync.truncate(1);
-    let holder = (1..=3).find(|number| crate::model::slice(*number) == first).unwrap();
+    let holder = (1..=3).find(|number| nearflash_planner::model::slice(*number) == first).unwrap();
     drop_replicas(&mut model, holder);
     model.write(vec![(Key::Mirror(key).path(CLUSTER), Some(record.encode()))]);
     stop(&mut model, holder);

@@ -1,13 +1,16 @@
 //! Volumes with two replicas: where they lie, and what is refused.
 
+use nearflash_cluster::compile::{
+    MirrorLayout, Tables, face_name, face_uuid, part_name, part_uuid,
+};
 use nearflash_device::MirrorKey;
 use nearflash_records::record::{
-    InSyncRecord, MirrorRecord, Record as _, ReplicaRecord, ReplicasRecord,
+    InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, WIDTH_MAX,
 };
+use nearflash_records::state::ClusterState;
 use nearflash_records::store::TXN_OPERATIONS_MAX;
 
 use super::*;
-use crate::compile::{MirrorLayout, Tables, face_name, face_uuid, part_name, part_uuid};
 
 pub(super) fn mirrored(number: u16, len: ByteLen) -> VolumeSpec {
     VolumeSpec { replicas: 2, ..volume(number, len) }

@@ -1,12 +1,12 @@
 //! Nodes that are removed, and the replicas that take the place of theirs.
 
 use nearflash_device::MirrorKey;
+use nearflash_planner::{Affected, lost_by_removal};
 use nearflash_records::record::{InSyncRecord, ReplicasRecord};
 use nearflash_records::state::MirrorView;
 
 use super::replicas::{any_cluster, any_volume, mirrored, more_space, rewrite};
 use super::*;
-use crate::change::Affected;
 
 fn remove(number: u16) -> Change {
     Change::RemoveNode { node: node(number), gives_up: false }

@@ -1,12 +1,12 @@
-//! The answers to the question who uses a volume: see [`crate::users`].
+//! The answers to the question who uses a volume: see [`nearflash_records::users`].
 
 use nearflash_records::key::Key;
 use nearflash_records::record::{Schema, UsersRecord, VolumeState};
 use nearflash_records::state::ClusterState;
+use nearflash_records::users::answers_of;
 use uuid::Uuid;
 
 use super::{Draft, Refusal, Step};
-use crate::users::answers_of;
 
 /// The most answers that one transaction deletes.
 const FORGOTTEN_MAX: usize = 100;

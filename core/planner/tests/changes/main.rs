@@ -1,21 +1,27 @@
 //! Changes on a model store: alone, at the same time, and with transactions that arrive late.
+#![allow(clippy::unwrap_used)] // a failed test says where
 
 mod replace;
 mod replicas;
 mod users;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
-use nearflash_records::record::{RemovedRecord, TRACT_LEN, VolumeRecord};
-use nearflash_units::KIB;
-use proptest::prelude::*;
-
-use super::*;
-use crate::compile::compile;
-use crate::model::{
+use nearflash_cluster::compile;
+use nearflash_planner::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, node, open_slice, register,
     slice, volume,
 };
+use nearflash_planner::{Change, NodeSpec, Refusal, SliceSpec, Step, VolumeSpec};
+use nearflash_records::Key;
+use nearflash_records::record::{
+    Door, Placement, Record as _, RecordError, RemovedRecord, Schema, TRACT_LEN, VolumeRecord,
+};
+use nearflash_records::store::Txn;
+use nearflash_units::{Blocks, ByteLen, KIB};
+use proptest::prelude::*;
+use uuid::Uuid;
 
 fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
     model.carry_out(&Change::CreateVolume(spec.clone()))?;

@@ -1,4 +1,7 @@
-//! The store of the tests, and the changes that a cluster goes through.
+//! A modelled store for tests, and the changes that a cluster goes through.
+//!
+//! Everything here panics when a test is wrong.
+#![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -15,13 +18,14 @@ use uuid::Uuid;
 use crate::Refusal;
 use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
 
-pub(crate) use nearflash_records::model::CLUSTER;
+pub use nearflash_records::model::CLUSTER;
 
-pub(crate) const GIB: u64 = 1 << 30;
+/// Bytes of a gibibyte.
+pub const GIB: u64 = 1 << 30;
 
 /// A modelled store, with the changes of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Model(ModelStore);
+pub struct Model(ModelStore);
 
 impl Deref for Model {
     type Target = ModelStore;
@@ -39,20 +43,26 @@ impl DerefMut for Model {
 
 impl Model {
     /// Makes the rows of a volume usable up to this length, as if they had been zeroed.
-    pub(crate) fn show(&mut self, volume: Uuid, blocks: u64) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// When the change is refused.
+    pub fn show(&mut self, volume: Uuid, blocks: u64) -> Result<(), Refusal> {
         let rows = self.state().volumes()[&volume].rows;
         self.carry_out(&Change::ShowBlocks { volume, rows, blocks: Blocks(blocks) })
     }
 
     /// Notes that a node runs, or that it does not.
-    pub(crate) fn set_alive(&mut self, number: u16, is_alive: bool) {
+    pub fn set_alive(&mut self, number: u16, is_alive: bool) {
         let record = AliveRecord { schema: Schema, run: number.into() };
         let value = is_alive.then(|| record.encode());
         self.write(vec![(Key::Alive(node(number)).path(CLUSTER), value)]);
     }
 
     /// Carries a change through.
-    pub(crate) fn carry_out(&mut self, change: &Change) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// When the change is refused.
+    pub fn carry_out(&mut self, change: &Change) -> Result<(), Refusal> {
         let mut begun = false;
         while let Step::Submit(txn) = change.plan(&self.state(), begun)? {
             assert!(self.txn(&txn), "nobody else changes the store");
@@ -63,7 +73,7 @@ impl Model {
 }
 
 /// A cluster of nodes with a slice of this length each.
-pub(crate) fn cluster_of(nodes: u16, slice_len: ByteLen) -> Model {
+pub fn cluster_of(nodes: u16, slice_len: ByteLen) -> Model {
     let mut model = Model::default();
     model.carry_out(&create_cluster()).unwrap();
     for number in 1..=nodes {
@@ -73,7 +83,8 @@ pub(crate) fn cluster_of(nodes: u16, slice_len: ByteLen) -> Model {
     model
 }
 
-pub(crate) fn create_cluster() -> Change {
+/// Creates [`CLUSTER`].
+pub fn create_cluster() -> Change {
     Change::CreateCluster(ClusterRecord {
         schema: Schema,
         name: "flash".parse().unwrap(),
@@ -83,15 +94,18 @@ pub(crate) fn create_cluster() -> Change {
     })
 }
 
-pub(crate) fn node(number: u16) -> Uuid {
+/// The UUID of a node.
+pub fn node(number: u16) -> Uuid {
     Uuid::from_u128(0x100 + u128::from(number))
 }
 
-pub(crate) fn slice(number: u16) -> Uuid {
+/// The UUID of a node's slice.
+pub fn slice(number: u16) -> Uuid {
     Uuid::from_u128(0x200 + u128::from(number))
 }
 
-pub(crate) fn register(number: u16) -> Change {
+/// Registers a node.
+pub fn register(number: u16) -> Change {
     let name = format!("n{number}").parse().unwrap();
     let address = format!("192.0.2.{number}:4421").parse().unwrap();
     let (addresses, version) = ([(Door::Direct, vec![address])].into(), "0.1.0".to_owned());
@@ -100,12 +114,14 @@ pub(crate) fn register(number: u16) -> Change {
     Change::RegisterNode(NodeSpec { uuid, name, addresses, tls, version, machine })
 }
 
-pub(crate) fn open_slice(number: u16, len: ByteLen, incarnation: u64) -> Change {
+/// A node opens its slice.
+pub fn open_slice(number: u16, len: ByteLen, incarnation: u64) -> Change {
     let name = "flash".parse().unwrap();
     Change::OpenSlice(SliceSpec { uuid: slice(number), node: node(number), name, len, incarnation })
 }
 
-pub(crate) fn volume(number: u16, len: ByteLen) -> VolumeSpec {
+/// A volume with one replica.
+pub fn volume(number: u16, len: ByteLen) -> VolumeSpec {
     VolumeSpec {
         uuid: Uuid::from_u128(0x300 + u128::from(number)),
         name: format!("v{number}").parse().unwrap(),
@@ -122,7 +138,7 @@ pub(crate) fn volume(number: u16, len: ByteLen) -> VolumeSpec {
 }
 
 /// No mirrors share space, each volume's mirrors exist, and nothing is left of removed volumes.
-pub(crate) fn check_store(model: &Model) {
+pub fn check_store(model: &Model) {
     let state = model.state();
     assert_eq!(state.damaged().count(), 0);
     let mut taken: Vec<(Uuid, u64, u64)> = Vec::new();

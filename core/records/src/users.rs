@@ -9,10 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_records::record::{UsersRecord, VolumeState};
-use nearflash_records::state::ClusterState;
 use nearflash_space::Name;
 use uuid::Uuid;
+
+use crate::record::{UsersRecord, VolumeState};
+use crate::state::ClusterState;
 
 /// The answers to a question.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -48,7 +49,7 @@ pub fn answers(state: &ClusterState, volume: Uuid, number: u64, starting: bool) 
 }
 
 /// The questions that a node has not answered: the volumes, and the number of the last question about each.
-pub(crate) fn questions(state: &ClusterState, node: Uuid) -> BTreeMap<Uuid, u64> {
+pub fn questions(state: &ClusterState, node: Uuid) -> BTreeMap<Uuid, u64> {
     let mut questions = BTreeMap::new();
     for ((volume, _), UsersRecord { number, .. }) in state.users() {
         let last = questions.entry(*volume).or_insert(0);
@@ -63,7 +64,7 @@ pub(crate) fn questions(state: &ClusterState, node: Uuid) -> BTreeMap<Uuid, u64>
 }
 
 /// The answers of all nodes to the questions about a volume.
-pub(crate) fn answers_of(
+pub fn answers_of(
     state: &ClusterState,
     volume: Uuid,
 ) -> impl Iterator<Item = (Uuid, &UsersRecord)> {

@@ -12,7 +12,7 @@ use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Extent, FreeSpace, Name};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::change::{FreeList, Refusal};
+use crate::refusal::{FreeList, Refusal};
 
 /// Most mirrors of a volume.
 pub(super) const MIRRORS_MAX: usize = EXTENTS_PER_VOLUME_MAX;

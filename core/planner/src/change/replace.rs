@@ -19,7 +19,8 @@ use uuid::Uuid;
 
 use super::place::Rooms;
 use super::volume::{change_room, drop_last_row};
-use super::{Affected, Draft, Refusal, Step};
+use super::{Draft, Step};
+use crate::refusal::{Affected, Refusal};
 
 /// The consequence of a node's removal for a mirror that has a replica on it.
 enum Fate {

@@ -3,7 +3,7 @@
 use nearflash_records::store::TXN_OPERATIONS_MAX;
 
 use super::*;
-use crate::users::{Answers, answers, next_number};
+use nearflash_records::users::{Answers, answers, next_number};
 
 fn tell(number: u64, at: u16, users: &str) -> Change {
     let (volume, users) = (volume(1, ByteLen(GIB)).uuid, users.to_owned());

@@ -1,0 +1,12 @@
+//! Changes as transactions. Pure.
+//!
+//! A change is computed from the records that it is decided on: it becomes one transaction after the other, or a
+//! [`Refusal`] that names the remedy. This crate opens no connection and no file. The driver of the store carries
+//! the transactions out.
+
+pub mod change;
+pub mod model;
+mod refusal;
+
+pub use change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, lost_by_removal};
+pub use refusal::{Affected, FreeList, Refusal};

@@ -1,0 +1,204 @@
+//! Why a change is refused. Each message names the remedy.
+
+use std::collections::BTreeSet;
+
+use nearflash_records::key::ORDINAL_MAX;
+use nearflash_records::record::{ADDRESSES_MAX, Door, FEATURE_LEVEL, RecordError, WIDTH_MAX};
+use nearflash_records::state::Inconsistent;
+use nearflash_records::store::RolledBack;
+use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Name};
+use nearflash_units::ByteLen;
+use uuid::Uuid;
+
+/// Error: a change is refused; the state stays as it is.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Refusal {
+    /// A record that it depends on is damaged or missing.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
+    /// The store shows an earlier state than before.
+    #[error(
+        "etcd has been restored from an older snapshot, or has lost the cluster: {0}. Volumes are served as \
+         before, and nothing is changed: give etcd its newest state back. 'nearflash cluster \
+         accept-restored' says what is lost without it"
+    )]
+    StoreRolledBack(RolledBack),
+    /// The cluster does not exist in the store.
+    #[error("the store has no cluster {0}: check the token, or create one with `cluster init`")]
+    NoCluster(Uuid),
+    /// The key holds a cluster already.
+    #[error("cluster {0} exists already: join it instead")]
+    ClusterExists(Uuid),
+    /// Other programs of the cluster use records that this one does not know.
+    #[error("the cluster has feature level {0}, this program knows {FEATURE_LEVEL}: upgrade it")]
+    FeatureLevel(u32),
+    /// A name of nodes is in use.
+    #[error("another node of the cluster is called {0}: choose another name with --node")]
+    NodeNameTaken(Name),
+    /// A node comes back with another name.
+    #[error("this node is registered as {0}: start it with that name")]
+    NodeRenamed(Name),
+    /// No ordinal is left.
+    #[error("the cluster has {ORDINAL_MAX} nodes, the most that are possible")]
+    NodesFull,
+    /// A node listens at more addresses than its record has room for.
+    #[error(
+        "the node has {count} addresses for {door}, and a node of a cluster has at most {ADDRESSES_MAX}: name \
+         fewer, or all at once as 0.0.0.0 or [::]"
+    )]
+    Addresses { door: Door, count: usize },
+    /// A record exceeds a limit of those that read it.
+    #[error("this would write a record that no node can read again: {key} {error}")]
+    Unreadable { key: Box<str>, error: RecordError },
+    /// A node is not registered.
+    #[error("the cluster has no node {0}: `nearflash cluster status` lists them")]
+    NoNode(Uuid),
+    /// A node comes back that was removed.
+    #[error(
+        "node {0} was removed from this cluster, and its slices are unchanged: to use this machine \
+         again, join the cluster with a new --data-dir, and erase the devices with ',wipe'"
+    )]
+    NodeRemoved(Name),
+    /// A node that is to be removed runs.
+    #[error(
+        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when 'nearflash cluster \
+         status' shows it as down"
+    )]
+    NodeUp(Name),
+    /// The other nodes have not dropped it yet.
+    #[error(
+        "the other nodes have not dropped {node} from {mirrors} yet: try again in a few seconds"
+    )]
+    StillInSync { node: Name, mirrors: Affected },
+    /// A volume that is not complete has parts on the node.
+    #[error(
+        "volume {volume} is being created or removed, and has parts on {node}: remove the volume \
+         first"
+    )]
+    PartOfIncomplete { volume: Name, node: Name },
+    /// Data is lost with the node.
+    #[error(
+        "{node} has the only copy of {mirrors}: start it again, or give this data up with --force"
+    )]
+    OnlyCopies { node: Name, mirrors: Affected },
+    /// The node has older copies than nodes that do not run.
+    #[error(
+        "the newest copy of {mirrors} is on {newest}, which is down, and {node} has an older one: \
+         start {newest} first, or give the older one up with --force"
+    )]
+    OlderCopies { node: Name, newest: Name, mirrors: Affected },
+    /// A second replica has no place.
+    #[error(
+        "no other node that is up has room for a second replica of {0}: start a node with --slice, \
+         or give one a further slice"
+    )]
+    NoPlace(Affected),
+    /// A slice is registered at another node.
+    #[error("slice {slice} belongs to node {node}: a copy must not be used; remove its label")]
+    SliceElsewhere { slice: Uuid, node: Uuid },
+    /// A slice has an older content than it had.
+    #[error(
+        "slice {slice} was opened {recorded} times and says {found}: it was rolled back; \
+         `nearflash slice reset` empties it"
+    )]
+    SliceRolledBack { slice: Uuid, recorded: u64, found: u64 },
+    /// A slice has become shorter.
+    #[error("slice {slice} has {found}, and had {recorded}: restore the device's length")]
+    SliceShrunk { slice: Uuid, recorded: ByteLen, found: ByteLen },
+    /// A slice has no room for a mirror.
+    #[error("slice {0} is too short: it needs at least 33 MiB")]
+    SliceTooShort(Uuid),
+    /// A name of volumes is in use.
+    #[error("another volume is called {0}: choose another name")]
+    VolumeNameTaken(Name),
+    /// A namespace id is in use, or all are.
+    #[error("subsystem {subsystem} has no free namespace id {nsid}: choose another one")]
+    NsidTaken { subsystem: Name, nsid: u32 },
+    /// More replicas than this version keeps.
+    #[error("{0} replicas are not supported yet: use 1 or 2")]
+    Replicas(u8),
+    /// Several replicas on one node.
+    #[error(
+        "placement central keeps everything on {node}, which cannot have {replicas} replicas: use 1 \
+         replica, or placement local:{node}"
+    )]
+    CentralReplicas { node: Name, replicas: u8 },
+    /// Too few nodes for the replicas of a mirror.
+    #[error(
+        "{replicas} replicas need slices on {replicas} nodes, and only {node} has one: start another \
+         node with --slice"
+    )]
+    FewNodes { replicas: u8, node: Name },
+    /// The length is zero or beyond the address space.
+    #[error("a volume of {0} blocks is not possible: choose at least 1 and less than 2^64 bytes")]
+    Length(u64),
+    /// The stripe unit is not possible.
+    #[error("{0} is not a stripe unit: use a power of two from 4 KiB to 1 MiB")]
+    StripeUnit(ByteLen),
+    /// The width is not possible.
+    #[error("width {wanted} is not possible: use 1 to {}", (*.slices).min(WIDTH_MAX))]
+    Width { wanted: u32, slices: u32 },
+    /// The placement has no slice.
+    #[error("no slice takes mirrors: start a node with --slice")]
+    NoSlices,
+    /// The node of the placement has no slice.
+    #[error("node {0} has no slice that takes mirrors: start it with --slice")]
+    NoSliceOn(Name),
+    /// Too little space.
+    #[error(
+        "{wanted} more is needed (replicas: {replicas}), and {held} fits; free per node: {free}: add \
+         slices, or ask for less"
+    )]
+    Full { wanted: ByteLen, held: ByteLen, replicas: u8, free: FreeList },
+    /// The volume would have too many mirrors.
+    #[error("a volume has at most {max} mirrors: choose a smaller length", max = EXTENTS_PER_VOLUME_MAX)]
+    Mirrors,
+    /// A volume does not exist.
+    #[error("the cluster has no volume {0}: `nearflash volume list` lists them")]
+    NoVolume(Uuid),
+    /// A volume is being removed, or was.
+    #[error("volume {0} was removed meanwhile")]
+    Removed(Uuid),
+    /// A volume is being created.
+    #[error("volume {0} is being created: repeat this when it is ready, or remove it")]
+    NotReady(Name),
+    /// The volume is not there although its creation was sent.
+    #[error("the creation of volume {0} had no effect, or it was removed since: create it again")]
+    Vanished(Name),
+}
+
+/// Mirrors of one or several volumes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Affected {
+    /// The number of mirrors.
+    pub count: usize,
+    /// Their length, each counted once.
+    pub len: ByteLen,
+    /// The names of their volumes.
+    pub volumes: BTreeSet<Name>,
+}
+
+/// For example: `12 mirrors of data, logs (96 GiB)`.
+impl std::fmt::Display for Affected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES_MAX: usize = 5;
+        let names: Vec<&str> = self.volumes.iter().take(NAMES_MAX).map(Name::as_str).collect();
+        let mirrors = if self.count == 1 { "mirror" } else { "mirrors" };
+        let more = if self.volumes.len() > NAMES_MAX { ", …" } else { "" };
+        write!(f, "{} {mirrors} of {}{more} ({})", self.count, names.join(", "), self.len)
+    }
+}
+
+/// The free space of each node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FreeList(pub Vec<(Name, ByteLen)>);
+
+impl std::fmt::Display for FreeList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, (name, free)) in self.0.iter().enumerate() {
+            write!(f, "{}{name} {free}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
