@@ -103,7 +103,7 @@ lint:
 	scripts/lint
 
 bench: build
-	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --no-fail-fast --package nearflash-bench
+	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --no-fail-fast --package nearflash-tables
 
 # What `make all` has made, so that root needs no Rust. The unit names /usr/local, which becomes PREFIX; a
 # configuration that is there is left alone.

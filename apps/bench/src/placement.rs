@@ -143,7 +143,7 @@ fn await_value(ball: &Line, value: u64) {
 }
 
 /// Time since `start`.
-pub(crate) fn elapsed(start: Instant) -> Nanos {
+pub fn elapsed(start: Instant) -> Nanos {
     Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 

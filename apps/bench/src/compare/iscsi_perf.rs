@@ -9,14 +9,13 @@ use std::process::{Command, Stdio};
 
 use nearflash_units::Nanos;
 
-use super::programs::find;
 use super::round::{Figure, OwnTime, Part};
 use crate::subject::IscsiTarget;
 
 /// The program's name.
 const PROGRAM: &str = "iscsi-perf";
 /// The message about rows that need it, if it is not installed.
-pub(super) const NOT_INSTALLED: &str = "iscsi-perf is not installed (Debian: libiscsi-bin)";
+pub const ISCSI_PERF_NOT_INSTALLED: &str = "iscsi-perf is not installed (Debian: libiscsi-bin)";
 
 /// Errors of `iscsi-perf`.
 #[derive(Debug, thiserror::Error)]
@@ -32,11 +31,6 @@ pub enum IscsiPerfError {
         /// Its output.
         said: String,
     },
-}
-
-/// Whether it is installed.
-pub(super) fn is_installed() -> bool {
-    find(PROGRAM).is_some()
 }
 
 /// Runs random reads of one 4 KiB block with this queue depth for at least this time. The program

@@ -18,7 +18,7 @@ use crate::placement::{CoreId, pin};
 use crate::subject::IscsiTarget;
 
 /// The message about rows that need it, if it is not installed.
-pub(super) const NOT_INSTALLED: &str = "tgt is not installed (Debian: tgt)";
+pub const TGT_NOT_INSTALLED: &str = "tgt is not installed (Debian: tgt)";
 /// How long it may take until it listens.
 const START_SPAN_MAX: Duration = Duration::from_secs(5);
 /// A folder on a RAM file system.

@@ -124,7 +124,7 @@ fn floor(text: &mut String, floor: &FloorComparison) {
 }
 
 /// A rate in human-readable form, with the significant digits.
-pub(crate) fn count(rate: f64) -> String {
+pub fn count(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.3} M", rate / 1e6),
         rate if rate >= 1e4 => format!("{:.1} k", rate / 1e3),
@@ -133,7 +133,7 @@ pub(crate) fn count(rate: f64) -> String {
 }
 
 /// A latency in human-readable form.
-pub(crate) fn micros(nanos: f64) -> String {
+pub fn micros(nanos: f64) -> String {
     match nanos {
         nanos if nanos >= 1e9 => format!("{:.2} s", nanos / 1e9),
         nanos if nanos >= 1e6 => format!("{:.2} ms", nanos / 1e6),

@@ -8,7 +8,7 @@ mod run;
 mod samples;
 
 pub use breakdown::{Breakdown, NodeStages, NodeUnknown};
-pub(crate) use human::{count, micros};
+pub use human::{count, micros};
 pub use percentiles::{PercentileList, PercentilesError};
 pub use run::{FloorComparison, Report, SCHEMA};
 pub use samples::{Sample, Samples, Spread};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::{Contest, Ops, Score, Side};
-use crate::floor::Headers;
-use crate::subject::NvmeTcpTarget;
+use nearflash_bench::compare::{Contest, Ops, Score, Side};
+use nearflash_bench::floor::Headers;
+use nearflash_bench::subject::NvmeTcpTarget;
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -176,12 +176,12 @@ impl NvmeTcpTargets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::ContestResult;
-    use super::super::resources::Resources;
-    use super::super::results::{to_json, to_markdown};
-    use super::super::round::{Figure, OwnTime, Part, Ratio, Round};
     use super::*;
-    use crate::subject::Target;
+    use crate::resources::Resources;
+    use crate::results::{to_json, to_markdown};
+    use nearflash_bench::compare::ContestResult;
+    use nearflash_bench::compare::{Figure, OwnTime, Part, Ratio, Round};
+    use nearflash_bench::subject::Target;
     use nearflash_units::Nanos;
 
     fn results() -> Vec<ContestResult> {

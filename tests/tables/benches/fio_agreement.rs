@@ -1,4 +1,4 @@
-//! Our load generator compared with fio on one file: `cargo bench -p nearflash-bench --bench
+//! Our load generator compared with fio on one file: `cargo bench -p nearflash-tables --bench
 //! fio_agreement`.
 //!
 //! Prints Markdown; the JSON, with every round, goes to the file that `--json` names. There are no
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{
-    AGREEMENT_LOADS, FIO_NOT_INSTALLED, agreements_to_json, agreements_to_markdown,
-    is_fio_installed, measure_agreement,
+use nearflash_bench::compare::{FIO_NOT_INSTALLED, is_fio_installed};
+use nearflash_tables::{
+    AGREEMENT_LOADS, agreements_to_json, agreements_to_markdown, measure_agreement,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};

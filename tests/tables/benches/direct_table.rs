@@ -1,4 +1,4 @@
-//! The performance goals of the direct protocol as a table: `cargo bench -p nearflash-bench`.
+//! The performance goals of the direct protocol as a table: `cargo bench -p nearflash-tables`.
 //!
 //! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core, measures
 //! from another, and prints Markdown. The JSON, with every round, goes to the file that `--json`
@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use nearflash::direct::Url;
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{
-    Arena, ContestResult, DirectTargets, GRANTS, Node, Side, contests, round_line, to_json,
-    to_markdown,
+use nearflash_bench::compare::{Arena, Node, Side};
+use nearflash_tables::{
+    DirectTargets, GRANTS, contests, is_reached, round_line, to_json, to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -51,7 +51,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     Ok(Outcome {
         markdown: to_markdown(&results),
         json: to_json(&results, None),
-        is_reached: results.iter().all(ContestResult::is_reached),
+        is_reached: results.iter().all(is_reached),
     })
 }
 

@@ -4,21 +4,19 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::contest::{Contest, ContestResult};
-use super::resources::{Resources, ResourcesPart};
-use super::round::{Figure, Part, Round};
-use crate::placement::Place;
-use crate::report::SCHEMA;
+use crate::resources::{Resources, ResourcesPart};
+use nearflash_bench::compare::{Contest, ContestResult};
+use nearflash_bench::compare::{Figure, Part, Round};
+use nearflash_bench::placement::Place;
+use nearflash_bench::report::SCHEMA;
 
-impl ContestResult {
-    /// Whether the median reaches the required score, if there is one.
-    pub fn is_reached(&self) -> bool {
-        let median = self.ratio.median;
-        match (self.contest.must, self.contest.score.is_less_better()) {
-            (None, _) => true,
-            (Some(must), true) => median <= must,
-            (Some(must), false) => median >= must,
-        }
+/// Whether the median reaches the required score, if there is one.
+pub fn is_reached(result: &ContestResult) -> bool {
+    let median = result.ratio.median;
+    match (result.contest.must, result.contest.score.is_less_better()) {
+        (None, _) => true,
+        (Some(must), true) => median <= must,
+        (Some(must), false) => median >= must,
     }
 }
 
@@ -46,7 +44,7 @@ pub fn to_markdown(results: &[ContestResult]) -> String {
             bound.map_or_else(String::new, |bound| format!("{sign}{bound:.2}"))
         };
         let (must, aim) = (bound(contest.must), bound(contest.aim));
-        let verdict = match (result.is_reached(), ratio.is_doubtful) {
+        let verdict = match (is_reached(result), ratio.is_doubtful) {
             (_, true) => "doubtful: no round was undisturbed",
             (true, false) if contest.must.is_none() => "",
             (true, false) => "reached",
@@ -129,7 +127,7 @@ impl RowPart {
             median: ratio.median,
             low: ratio.low,
             high: ratio.high,
-            reached: result.is_reached(),
+            reached: is_reached(result),
             doubtful: ratio.is_doubtful,
             rounds: rounds.iter().map(RoundPart::of).collect(),
         }

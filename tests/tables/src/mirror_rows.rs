@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::mirror::{DEEP, MIRROR_SIDES, MirrorRound, MirrorSide};
-use crate::report::SCHEMA;
-use crate::stats::Quartiles;
-use crate::workload::Direction;
+use crate::mirror::{DEEP, MIRROR_SIDES, MirrorRound, MirrorSide};
+use nearflash_bench::report::SCHEMA;
+use nearflash_bench::stats::Quartiles;
+use nearflash_bench::workload::Direction;
 
 /// A row of the table.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ fn sides_to_markdown(rounds: &[MirrorRound]) -> String {
                     | --- | --- | --- | --- | --- |\n"
             .to_owned();
     for side in MIRROR_SIDES {
-        let of = |figure: fn(super::MirrorFigure) -> f64| {
+        let of = |figure: fn(crate::MirrorFigure) -> f64| {
             Quartiles::or_nan(rounds.iter().map(|round| figure(round.of(side))))
         };
         if of(|it| it.iops).median.is_nan() {
@@ -197,7 +197,7 @@ pub fn mirror_to_json(rounds: &[MirrorRound]) -> String {
         score: row.score,
         reached: row.is_reached(),
     };
-    let figure = |(side, figure): (MirrorSide, super::MirrorFigure)| FigurePart {
+    let figure = |(side, figure): (MirrorSide, crate::MirrorFigure)| FigurePart {
         side: side.to_string(),
         median_ns: figure.median_ns,
         mean_ns: figure.mean_ns,
@@ -243,8 +243,8 @@ struct FigurePart {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MirrorFigure;
     use super::*;
+    use crate::MirrorFigure;
 
     /// A round whose side number `n` has these latencies and this processor time, in microseconds.
     fn round(micros: [f64; MIRROR_SIDES.len()]) -> MirrorRound {

@@ -1,4 +1,4 @@
-//! The performance goals of a node over NVMe/TCP as a table: `cargo bench -p nearflash-bench`.
+//! The performance goals of a node over NVMe/TCP as a table: `cargo bench -p nearflash-tables`.
 //!
 //! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core, measures
 //! from another, and prints Markdown. The JSON, with every round, goes to the file that `--json`
@@ -10,9 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{
-    Arena, ContestResult, Node, NodeSpec, NvmeTcpTargets, Resources, Side, nvme_tcp_contests,
-    resources, round_line, to_json, to_markdown,
+use nearflash_bench::compare::{Arena, Node, NodeSpec, Side};
+use nearflash_tables::{
+    NvmeTcpTargets, Resources, is_reached, nvme_tcp_contests, resources, round_line, to_json,
+    to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -62,7 +63,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     Ok(Outcome {
         markdown: to_markdown(&results) + &lines,
         json: to_json(&results, taken.as_ref()),
-        is_reached: results.iter().all(ContestResult::is_reached),
+        is_reached: results.iter().all(is_reached),
     })
 }
 

@@ -10,17 +10,17 @@ use std::path::Path;
 use nearflash_units::ByteLen;
 use serde::Serialize;
 
-use super::contest::Timing;
-use super::fio::{FioSpec, LoadFigure, measure_fio};
-use crate::BenchError;
-use crate::engine::FileOptions;
-use crate::job::{DriveSpec, JobSpec, Spin};
-use crate::placement::CoreId;
-use crate::recorder::Record;
-use crate::report::{SCHEMA, count, micros};
-use crate::run::{self, Jobs, RunSpec, Threads};
-use crate::stats::Quartiles;
-use crate::workload::Pattern;
+use crate::fio::{FioSpec, LoadFigure, measure_fio};
+use nearflash_bench::BenchError;
+use nearflash_bench::compare::Timing;
+use nearflash_bench::engine::FileOptions;
+use nearflash_bench::job::{DriveSpec, JobSpec, Spin};
+use nearflash_bench::placement::CoreId;
+use nearflash_bench::recorder::Record;
+use nearflash_bench::report::{SCHEMA, count, micros};
+use nearflash_bench::run::{self, Jobs, RunSpec, Threads};
+use nearflash_bench::stats::Quartiles;
+use nearflash_bench::workload::Pattern;
 
 /// A load that both generators run.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::{Contest, Ops, Score, Side};
-use crate::floor::Headers;
-use crate::subject::NvmeTcpTarget;
+use nearflash_bench::compare::{Contest, Ops, Score, Side};
+use nearflash_bench::floor::Headers;
+use nearflash_bench::subject::NvmeTcpTarget;
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -215,10 +215,10 @@ impl DirectTargets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::ContestResult;
-    use super::super::results::{to_json, to_markdown};
-    use super::super::round::{Figure, OwnTime, Part, Ratio, Round};
     use super::*;
+    use crate::results::{to_json, to_markdown};
+    use nearflash_bench::compare::ContestResult;
+    use nearflash_bench::compare::{Figure, OwnTime, Part, Ratio, Round};
     use nearflash_units::Nanos;
 
     fn results() -> Vec<ContestResult> {
@@ -227,7 +227,7 @@ mod tests {
             tcp: url("direct://a/null"),
             local: url("direct+local:a.sock/null"),
             nvme_tcp: match "nvme-tcp://a/null".parse().unwrap() {
-                crate::subject::Target::NvmeTcp(target) => target,
+                nearflash_bench::subject::Target::NvmeTcp(target) => target,
                 other => panic!("{other}"),
             },
             local_file: url("direct+local:a.sock/file"),

@@ -1,4 +1,4 @@
-//! The performance goals of a node over iSCSI as a table: `cargo bench -p nearflash-bench`.
+//! The performance goals of a node over iSCSI as a table: `cargo bench -p nearflash-tables`.
 //!
 //! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core and, if it
 //! is installed, Debian's `tgt` on the same core; each is idle while the other is measured.
@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{
-    Arena, ContestResult, IscsiTargets, Node, Side, Tgt, figures_to_markdown, iscsi_contests,
-    round_line, skipped_to_markdown, to_json, to_markdown,
+use nearflash_bench::compare::{Arena, Node, Side, Tgt};
+use nearflash_tables::{
+    IscsiTargets, figures_to_markdown, is_reached, iscsi_contests, round_line, skipped_to_markdown,
+    to_json, to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -53,6 +54,6 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     Ok(Outcome {
         markdown: format!("{table}\n{}", figures_to_markdown(&results)),
         json: to_json(&results, None),
-        is_reached: results.iter().all(ContestResult::is_reached),
+        is_reached: results.iter().all(is_reached),
     })
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::{Contest, ContestResult, Ops, Score, Side};
-use super::round::{Figure, Ratio};
-use super::{iscsi_perf, tgt};
-use crate::floor::Headers;
-use crate::subject::IscsiTarget;
+use nearflash_bench::compare::{Contest, ContestResult, Ops, Score, Side};
+use nearflash_bench::compare::{Figure, Ratio};
+use nearflash_bench::compare::{ISCSI_PERF_NOT_INSTALLED, TGT_NOT_INSTALLED, find};
+use nearflash_bench::floor::Headers;
+use nearflash_bench::subject::IscsiTarget;
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ const fn reads(depth: u32) -> Ops {
 
 /// All contests, or the reason why one cannot be held.
 pub fn iscsi_contests(targets: &IscsiTargets) -> Vec<Result<Contest, Skipped>> {
-    let has_perf = iscsi_perf::is_installed();
+    let has_perf = find("iscsi-perf").is_some();
     ROWS.iter().map(|row| targets.contest(*row, has_perf)).collect()
 }
 
@@ -150,12 +150,12 @@ impl IscsiTargets {
     fn side(&self, who: Who, has_perf: bool) -> Result<Side, &'static str> {
         let by_perf = |target: &IscsiTarget| match has_perf {
             true => Ok(Side::IscsiPerf(target.clone())),
-            false => Err(iscsi_perf::NOT_INSTALLED),
+            false => Err(ISCSI_PERF_NOT_INSTALLED),
         };
         match who {
             Who::Floor => Ok(Side::Floor(Headers::ISCSI)),
             Who::OwnByPerf => by_perf(&self.own),
-            Who::TgtByPerf => by_perf(self.tgt.as_ref().ok_or(tgt::NOT_INSTALLED)?),
+            Who::TgtByPerf => by_perf(self.tgt.as_ref().ok_or(TGT_NOT_INSTALLED)?),
             Who::Own(sessions, connections) => {
                 Ok(Side::Iscsi(IscsiTarget { sessions, connections, ..self.own.clone() }))
             }
@@ -202,9 +202,9 @@ pub fn figures_to_markdown(results: &[ContestResult]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::round::{OwnTime, Part, Round};
     use super::*;
-    use crate::subject::Target;
+    use nearflash_bench::compare::{OwnTime, Part, Round};
+    use nearflash_bench::subject::Target;
     use nearflash_units::Nanos;
 
     fn target(text: &str) -> IscsiTarget {
@@ -222,9 +222,9 @@ mod tests {
     fn a_peer_that_is_not_installed_is_skipped_with_the_reason() {
         let row = ROWS[0];
         let skipped = targets(None).contest(row, true).unwrap_err();
-        assert_eq!(skipped, Skipped { what: row.0, reason: tgt::NOT_INSTALLED });
+        assert_eq!(skipped, Skipped { what: row.0, reason: TGT_NOT_INSTALLED });
         let skipped = targets(Some(target("iscsi://a/x"))).contest(row, false).unwrap_err();
-        assert_eq!(skipped.reason, iscsi_perf::NOT_INSTALLED);
+        assert_eq!(skipped.reason, ISCSI_PERF_NOT_INSTALLED);
         let text = skipped_to_markdown(&[skipped]);
         assert!(text.contains("skipped: iscsi-perf is not installed"), "{text}");
         assert!(targets(Some(target("iscsi://a/x"))).contest(row, true).is_ok());

@@ -16,16 +16,16 @@ use std::time::Instant;
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::Timing;
-use crate::BenchError;
-use crate::cpu;
-use crate::engine::{DirectEngine, DirectRemote, Needs, Opener};
-use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning, Waits};
-use crate::job::{self, DriveSpec, JobSpec, Spin};
-use crate::placement::{elapsed, pin, pin_process};
-use crate::recorder::{CpuTime, Gauge};
-use crate::run::{self, Jobs, RunSpec, Threads};
-use crate::workload::{Direction, Pattern};
+use nearflash_bench::BenchError;
+use nearflash_bench::compare::Timing;
+use nearflash_bench::cpu;
+use nearflash_bench::engine::{DirectEngine, DirectRemote, Needs, Opener};
+use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning, Waits};
+use nearflash_bench::job::{self, DriveSpec, JobSpec, Spin};
+use nearflash_bench::placement::{elapsed, pin, pin_process};
+use nearflash_bench::recorder::{CpuTime, Gauge};
+use nearflash_bench::run::{self, Jobs, RunSpec, Threads};
+use nearflash_bench::workload::{Direction, Pattern};
 
 /// Length of the operations.
 const OP_LEN: ByteLen = ByteLen(4 * KIB);
@@ -323,7 +323,7 @@ impl MirrorTargets {
     fn node_cpu(&self) -> Result<CpuTime, BenchError> {
         let mut sum = CpuTime::default();
         for node in self.nodes {
-            let time = cpu::of_process(node).map_err(super::node::NodeError::from)?;
+            let time = cpu::of_process(node).map_err(nearflash_bench::compare::NodeError::from)?;
             sum = sum.plus(time.cpu);
         }
         Ok(sum)

@@ -66,7 +66,7 @@ pub(crate) fn main(
 ) -> ExitCode {
     let args = TableArgs::parse();
     if !args.bench {
-        println!("measures a release build: run it with `cargo bench -p nearflash-bench`");
+        println!("measures a release build: run it with `cargo bench -p nearflash-tables`");
         return ExitCode::SUCCESS;
     }
     match run(name, &args, measure) {

@@ -3,10 +3,10 @@
 use nearflash_units::{ByteLen, Nanos};
 use serde::Serialize;
 
-use super::contest::{Arena, Ops, Side, Timing};
-use crate::BenchError;
-use crate::engine::{Needs, NvmeTcpEngine, Opener, Remote};
-use crate::subject::NvmeTcpTarget;
+use nearflash_bench::BenchError;
+use nearflash_bench::compare::{Arena, Ops, Side, Timing};
+use nearflash_bench::engine::{Needs, NvmeTcpEngine, Opener, Remote};
+use nearflash_bench::subject::NvmeTcpTarget;
 
 /// Additional pairs of connections (admin and I/O).
 const IDLE_CONTROLLERS: u32 = 100;
@@ -57,7 +57,7 @@ pub fn resources(arena: &Arena<'_>, null: &NvmeTcpTarget) -> Result<Resources, B
 }
 
 impl Resources {
-    /// Rows of the table that [`to_markdown`](super::to_markdown) creates.
+    /// Rows of the table that [`to_markdown`](crate::to_markdown) creates.
     pub fn to_markdown(&self) -> String {
         let verdict = |reached| if reached { "reached" } else { "missed" };
         let mib = self.busy_len.0 as f64 / 1_048_576.0;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use nearflash_units::{ByteLen, Nanos};
 
-use super::fio_job::{FioError, FioJob, run_fio};
-use crate::placement::CoreId;
-use crate::workload::Pattern;
+use nearflash_bench::compare::{FioError, FioJob, run_fio};
+use nearflash_bench::placement::CoreId;
+use nearflash_bench::workload::Pattern;
 
 /// A load for fio's io_uring engine, with registered buffers and files like our own engine.
 #[derive(Clone, Debug)]

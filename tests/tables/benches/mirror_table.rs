@@ -1,9 +1,9 @@
-//! The goals of volumes with two replicas as a table: `cargo bench -p nearflash-bench --bench
+//! The goals of volumes with two replicas as a table: `cargo bench -p nearflash-tables --bench
 //! mirror_table`.
 //!
 //! Starts a cluster of two nodes on addresses of the loopback network, each with an etcd, and with a
 //! slice in memory. The primary's node has the first of the `--cores`; the client and the other node
-//! share the second one. Nobody spins ([`nearflash_bench::compare::MirrorTargets`]). Needs etcd and
+//! share the second one. Nobody spins ([`nearflash_tables::MirrorTargets`]). Needs etcd and
 //! chrt.
 
 mod shared;
@@ -12,10 +12,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{
-    MirrorRow, MirrorTargets, find, measure_mirror, mirror_rows, mirror_to_json, mirror_to_markdown,
-};
+use nearflash_bench::compare::find;
 use nearflash_node_tests::{Machine, Mirrored, Node, eventually};
+use nearflash_tables::{
+    MirrorRow, MirrorTargets, measure_mirror, mirror_rows, mirror_to_json, mirror_to_markdown,
+};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
