@@ -65,7 +65,7 @@ fn serve_hosts<W: World>(shard: &mut Shard, before: &Served, served: &Served, wo
         controllers.target_mut().set_rights(Arc::clone(&served.rights));
     }
     if differ(&served.namespaces, &before.namespaces) {
-        let published = controllers.target_mut().publish(served.namespaces.to_vec());
+        let published = controllers.target_mut().publish(Arc::clone(&served.namespaces));
         published.expect("the control side gives each namespace a number of its own");
     }
     if differ(&served.elsewhere, &before.elsewhere) {

@@ -1,7 +1,7 @@
 //! A subsystem: a name, a serial number, and a set of namespaces that can change. A host sees those of them
 //! that its rights allow: its [`View`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nearflash_request::{HostRight, HostRights};
@@ -102,9 +102,22 @@ fn name_of(host: &HostName) -> Option<&str> {
     }
 }
 
+/// The subsystems with namespaces in which two lists differ. The lists have the same order, so what they begin
+/// and end with in common is found in one pass.
+pub(super) fn subsystems_that_differ(
+    old: &[NamespaceConfig],
+    new: &[NamespaceConfig],
+) -> BTreeSet<Nqn> {
+    let same = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[..old.len() - same], &new[..new.len() - same]);
+    old.iter().chain(new).map(|config| config.subsystem.clone()).collect()
+}
+
 /// Groups namespaces by subsystem.
-pub(super) fn by_subsystem(
-    namespaces: Vec<NamespaceConfig>,
+pub(super) fn by_subsystem<'namespaces>(
+    namespaces: impl Iterator<Item = &'namespaces NamespaceConfig>,
 ) -> Result<BTreeMap<Nqn, Namespaces>, PublishError> {
     let mut subsystems: BTreeMap<Nqn, Namespaces> = BTreeMap::new();
     for config in namespaces {
@@ -116,7 +129,7 @@ pub(super) fn by_subsystem(
             return Err(PublishError::NamespaceNumber { subsystem, namespace });
         }
         let namespaces = subsystems.entry(subsystem.clone()).or_default();
-        if namespaces.insert(namespace, config).is_some() {
+        if namespaces.insert(namespace, config.clone()).is_some() {
             return Err(PublishError::Duplicate { subsystem, namespace });
         }
     }

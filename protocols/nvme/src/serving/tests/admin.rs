@@ -253,7 +253,7 @@ fn pages_of_a_controller_are_as_hosts_expect_them() {
 #[test]
 fn hosts_that_read_all_that_the_ana_log_can_be_find_every_namespace() {
     let (mut target, controller) = joined();
-    target.publish([1, 5].map(|nsid| namespace("data", nsid)).into()).unwrap();
+    target.publish([1, 5].map(|nsid| namespace("data", nsid))).unwrap();
     actions(&mut target);
     let identify = Identify::new(Cns::CONTROLLER).to_command(NamespaceId::NONE);
     let (_, described) = ask(&mut target, controller, identify);
@@ -302,7 +302,7 @@ fn the_health_log_tells_what_was_done_with_a_namespace_and_with_all() {
     let usage: Option<Arc<dyn Usage>> = Some(Arc::new(Done));
     let life = Life { starts: 3, unsafe_ends: 1, ran: Nanos::from_secs(7200), usage };
     let mut target = Target::new(TargetConfig { life, ..config() });
-    target.publish([1, 2].map(|nsid| namespace("data", nsid)).into()).unwrap();
+    target.publish([1, 2].map(|nsid| namespace("data", nsid))).unwrap();
     let controller = join(&mut target, &nqn("data"));
     let page = |nsid| GetLogPage::new(LogId::HEALTH, 512).to_command(NamespaceId(nsid));
     let mut told = |nsid| {

@@ -8,6 +8,7 @@ mod features;
 mod identify;
 mod keep_alive;
 mod places;
+mod publish;
 mod reservations;
 mod rights;
 mod support;

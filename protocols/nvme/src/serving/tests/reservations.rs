@@ -206,7 +206,7 @@ fn persistence_is_asked_of_the_control_side() {
 #[test]
 fn persistence_of_all_is_set_volume_by_volume_until_one_fails() {
     let (mut target, controller) = joined();
-    target.publish((1..=3).map(|nsid| namespace("data", nsid)).collect()).unwrap();
+    target.publish((1..=3).map(|nsid| namespace("data", nsid)).collect::<Vec<_>>()).unwrap();
     actions(&mut target);
     target.admin(NOW, controller, &persistence(u32::MAX, false, 1), &[]);
     for volume in [101, 102] {

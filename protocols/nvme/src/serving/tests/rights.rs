@@ -21,7 +21,7 @@ fn rights(list: &[(u32, HostRight)]) -> Arc<HostRights> {
 fn target() -> Target {
     let mut target = Target::new(config());
     let data = (1..=3).map(|nsid| namespace("data", nsid));
-    target.publish(data.chain([namespace("more", 4)]).collect()).unwrap();
+    target.publish(data.chain([namespace("more", 4)]).collect::<Vec<_>>()).unwrap();
     target
 }
 
