@@ -13,7 +13,7 @@ use nearflash_cluster_store::{
     RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, accept_restored,
     init, join, loss, read_token, remove, remove_machine, repair, status, token,
 };
-use nearflash_node::{NodeError, kept};
+use nearflash_node::{StartError, kept};
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -104,7 +104,7 @@ pub(crate) fn cluster_status(data_dir: &Path) -> Result<ClusterStatus, ClusterEr
 
 /// Supervises etcd until a signal; etcd runs on.
 fn run(data_dir: Option<PathBuf>) -> Done {
-    let failed = |source| NodeError::System { action: "receive signals", source };
+    let failed = |source| StartError::System { action: "receive signals", source };
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
     let _written_at_the_end = log_to_stderr(tracing_subscriber::filter::LevelFilter::INFO);
     let data_dir = data_dir.map_or_else(default_data_dir, Ok)?;

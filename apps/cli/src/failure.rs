@@ -11,7 +11,7 @@ use nearflash_units::OneLine;
 pub(crate) enum Failure {
     /// The node does not start.
     #[error(transparent)]
-    Node(#[from] nearflash_node::NodeError),
+    Node(#[from] nearflash_node::StartError),
     /// A command about the cluster failed.
     #[error(transparent)]
     Cluster(#[from] nearflash_cluster_store::ClusterError),

@@ -106,7 +106,7 @@ fn run(Cli { data_dir, subcommand }: Cli) -> Result<ExitCode, Failure> {
 }
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
-    let config = Config::resolve(args).map_err(nearflash_node::NodeError::from)?;
+    let config = Config::resolve(args).map_err(nearflash_node::StartError::from)?;
     let _written_at_the_end = log_to_stderr(config.log);
     nearflash_node::serve(&config)?;
     Ok(ExitCode::SUCCESS)

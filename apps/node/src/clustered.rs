@@ -35,10 +35,10 @@ use uuid::Uuid;
 
 use crate::cluster::{ChangeError, Follower, MirrorSetup, note_of, record_of};
 use crate::doors::Addresses;
-use crate::error::NodeError;
 use crate::joining::{self, Joining};
 use crate::node::{IsOver, Node};
 use crate::prepare::Slices;
+use crate::start_error::StartError;
 use crate::{Catalog, OnMirrors};
 use nearflash_config::{ClusterConfig, PULSE_PORT, Protocol};
 
@@ -110,7 +110,7 @@ impl Enrolled {
         (data_dir, config): (&Path, &ClusterConfig),
         (catalog, has_own): (&Catalog, bool),
         addresses: &Addresses,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, StartError> {
         let access = StoreAccess::of(data_dir)?;
         let (cluster, ip, node) = (access.cluster(), access.ip(), catalog.node());
         let (peer_secret, machine) = (access.peer_secret(), access.machine());
@@ -191,7 +191,7 @@ impl Enrolled {
         name: &Name,
         uuid: Option<Uuid>,
         (superblock, notes): (Option<&Superblock>, Option<&Notes>),
-    ) -> Result<(), NodeError> {
+    ) -> Result<(), StartError> {
         let Some(uuid) = uuid else { return Ok(()) };
         let state = self.follower.state();
         let known = state.slices().get(&uuid).map(|it| it.incarnation);
@@ -219,7 +219,7 @@ impl Enrolled {
                 verdict => verdict.to_string(),
             },
         };
-        Err(NodeError::SliceStore { name: name.clone(), reason: reason.into() })
+        Err(StartError::SliceStore { name: name.clone(), reason: reason.into() })
     }
 
     /// Hands the node its cluster: its slices are used from now on, and the tables are followed. If the
@@ -227,7 +227,7 @@ impl Enrolled {
     ///
     /// # Errors
     /// When a slice does not fit what the store says of it. It is unchanged then.
-    pub(crate) fn follow(self, node: &Arc<Node>, slices: Slices) -> Result<Clustered, NodeError> {
+    pub(crate) fn follow(self, node: &Arc<Node>, slices: Slices) -> Result<Clustered, StartError> {
         node.join(Arc::clone(&self.follower));
         let (follower, receiver) = (Arc::clone(&self.follower), Arc::clone(&self.receiver));
         let joining = match slices {
@@ -246,7 +246,7 @@ impl Enrolled {
         node: &Arc<Node>,
         slices: &[Slice],
         timeout: Duration,
-    ) -> Result<(), NodeError> {
+    ) -> Result<(), StartError> {
         for slice in slices {
             self.open(slice, timeout)?;
             node.use_slice(slice.uuid());
@@ -285,10 +285,10 @@ impl Enrolled {
     }
 
     /// Tells the store that the slice is open, in its new incarnation.
-    fn open(&self, slice: &Slice, timeout: Duration) -> Result<(), NodeError> {
+    fn open(&self, slice: &Slice, timeout: Duration) -> Result<(), StartError> {
         let name = slice.device().name().clone();
         let failed =
-            |reason: String| NodeError::SliceStore { name: name.clone(), reason: reason.into() };
+            |reason: String| StartError::SliceStore { name: name.clone(), reason: reason.into() };
         let spec = SliceSpec {
             uuid: slice.uuid(),
             node: self.spec.uuid,
@@ -341,12 +341,12 @@ fn contradiction(
 }
 
 /// Registers the node in the store. `None` if the store does not answer soon.
-fn register_soon(follower: &Follower, spec: &NodeSpec) -> Result<Option<u16>, NodeError> {
+fn register_soon(follower: &Follower, spec: &NodeSpec) -> Result<Option<u16>, StartError> {
     if !follower.wait_until_read(REPORT_EVERY) {
         return Ok(None);
     }
     match register(follower, spec, CHANGE_MAX) {
-        Err(NodeError::Change(ChangeError::Unknown)) => Ok(None),
+        Err(StartError::Change(ChangeError::Unknown)) => Ok(None),
         registered => registered.map(Some),
     }
 }
@@ -356,7 +356,7 @@ pub(crate) fn register(
     follower: &Follower,
     spec: &NodeSpec,
     timeout: Duration,
-) -> Result<u16, NodeError> {
+) -> Result<u16, StartError> {
     refuse_copy(follower, spec)?;
     follower.change(Change::RegisterNode(spec.clone()), timeout)?;
     let record = follower.state().nodes().get(&spec.uuid).cloned();
@@ -366,7 +366,7 @@ pub(crate) fn register(
 /// Refuses a node that runs elsewhere already. A process of the node that was killed is no longer alive
 /// when its lease is over. It is not waited for if it had the address of this node's pulse: this process
 /// listens there, so no other one does.
-fn refuse_copy(follower: &Follower, spec: &NodeSpec) -> Result<(), NodeError> {
+fn refuse_copy(follower: &Follower, spec: &NodeSpec) -> Result<(), StartError> {
     let state = follower.state();
     let Some(known) = state.nodes().get(&spec.uuid) else { return Ok(()) };
     if known.addresses.get(&Door::Pulse) == spec.addresses.get(&Door::Pulse) {
@@ -375,7 +375,7 @@ fn refuse_copy(follower: &Follower, spec: &NodeSpec) -> Result<(), NodeError> {
     let since = Instant::now();
     while follower.runs_elsewhere() {
         if since.elapsed() >= ALIVE_MAX {
-            return Err(NodeError::Copied { node: known.name.clone() });
+            return Err(StartError::Copied { node: known.name.clone() });
         }
         std::thread::sleep(PAUSE);
     }
@@ -443,15 +443,15 @@ impl Receiver {
 }
 
 /// Waits until the store has been read. One that has gone back is not read.
-fn await_store(follower: &Follower, endpoints: &str) -> Result<(), NodeError> {
+fn await_store(follower: &Follower, endpoints: &str) -> Result<(), StartError> {
     let since = Instant::now();
     while !follower.wait_until_read(REPORT_EVERY) {
         if let Some(proof) = follower.rolled_back() {
-            return Err(NodeError::StoreRolledBack(proof));
+            return Err(StartError::StoreRolledBack(proof));
         }
         let seconds = since.elapsed().as_secs();
         if since.elapsed() >= FIRST_ANSWER_MAX {
-            return Err(NodeError::StoreSilent { seconds, endpoints: endpoints.into() });
+            return Err(StartError::StoreSilent { seconds, endpoints: endpoints.into() });
         }
         tracing::info!("waiting for etcd for {seconds} s: {endpoints}");
     }
@@ -501,8 +501,8 @@ fn specific(address: SocketAddr, ip: std::net::IpAddr) -> SocketAddr {
 }
 
 /// Opens the socket for the pulses of other nodes.
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), NodeError> {
-    let failed = |source| NodeError::PulseSocket { address, source };
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::PulseSocket { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))

@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::control::listen_privately;
 use crate::http::{NetworkDoor, socket_path};
-use crate::{DoorSocket, NodeError, OpenDoor};
+use crate::{DoorSocket, OpenDoor, StartError};
 use nearflash_config::{Admits, Advertise, Config, HostAccess, InitiatorAccess, Protocol};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
@@ -115,7 +115,7 @@ impl Drop for SocketFile {
 }
 
 impl Doors {
-    pub(crate) fn open(config: &Config) -> Result<Self, NodeError> {
+    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
         let mut open = Vec::new();
         let mut addresses = Addresses::default();
         for door in &config.doors {
@@ -155,7 +155,7 @@ impl Doors {
 }
 
 /// Opens the door of the owner of files, which is a client of this node.
-pub(crate) fn open_for_owner(path: &Path) -> Result<(OpenDoor, SocketFile), NodeError> {
+pub(crate) fn open_for_owner(path: &Path) -> Result<(OpenDoor, SocketFile), StartError> {
     let (listener, file) = open_local(path)?;
     let socket = DoorSocket::Local(listener);
     let (protocol, admits) = (Protocol::Direct, Admits::Proven);
@@ -181,10 +181,10 @@ pub(crate) fn open_tcp(
     flag: &'static str,
     address: SocketAddr,
     accepts: Accepts,
-) -> Result<(TcpListener, SocketAddr), NodeError> {
+) -> Result<(TcpListener, SocketAddr), StartError> {
     let opened = patiently(|| listen(address, accepts))
         .and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
-    opened.map_err(|source| NodeError::Bind {
+    opened.map_err(|source| StartError::Bind {
         flag,
         remedy: address_remedy(source.kind()),
         address: address.to_string().into(),
@@ -194,7 +194,7 @@ pub(crate) fn open_tcp(
 
 /// Opens a Unix socket. A socket that a dead node left behind is replaced; a socket in use, or a
 /// file of another kind, is left alone.
-fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
+fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), StartError> {
     open_private("direct-local", path)
 }
 
@@ -202,7 +202,7 @@ fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
 pub(crate) fn open_private(
     flag: &'static str,
     path: &Path,
-) -> Result<(UnixListener, SocketFile), NodeError> {
+) -> Result<(UnixListener, SocketFile), StartError> {
     let opened = patiently(|| {
         let short = ShortPath::to(path)?;
         remove_if_dead(short.path())?;
@@ -210,7 +210,7 @@ pub(crate) fn open_private(
         listener.set_nonblocking(true)?;
         Ok((listener, SocketFile(path.to_owned())))
     });
-    opened.map_err(|source| NodeError::Bind {
+    opened.map_err(|source| StartError::Bind {
         flag,
         remedy: path_remedy(source.kind()),
         address: path.display().to_string().into(),

@@ -1,13 +1,14 @@
 //! The conversion of errors for the control interface: each gets its code and the resource that it
 //! concerns.
 
-use nearflash_access::{AccountError, GrantError};
+use nearflash_access::{AccountError, GrantError, TokenError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
 use nearflash_nvme::hosts::HostTableError;
-use nearflash_space::VolumeError;
+use nearflash_planner::Refusal;
+use nearflash_space::{Name, VolumeError};
 
 use crate::cluster::ChangeError;
-use crate::{NodeError, TokenError};
+use crate::error::NodeError;
 
 /// A code, and the resource that the error concerns.
 type Coded = (ErrorCode, Option<Subject>);
@@ -22,68 +23,94 @@ impl From<NodeError> for ApiError {
 /// The code of every error. The match is exhaustive, so a new variant needs a code here.
 fn coded(error: &NodeError) -> Coded {
     use NodeError as E;
-    let volume = |code, name: &_| (code, Some(Subject::new("volume", name)));
     match error {
-        E::Volume(error) => of_volume(error),
-        E::Grant(error) => of_grant(error),
-        E::Account(error) => of_account(error),
-        E::Token(error) => of_token(error),
-        E::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
-        E::NoGeneration | E::Value(_) | E::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
-        E::HostTable(error) => of_host(error),
-        E::HostVolumes(_) | E::TooManyJobs => (ErrorCode::LimitReached, None),
-        E::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
-        E::FirstList { .. } => (ErrorCode::VolumeInUse, None),
-        E::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
-        E::VolumeSize { name, .. }
-        | E::VolumeBlockSize { name, .. }
-        | E::VolumeDevice { name, .. }
-        | E::VolumeSubsystem { name, .. }
-        | E::VolumeProvisioning { name, .. }
-        | E::VolumeRemoved { name } => volume(ErrorCode::VolumeDiffers, name),
-        E::InUse { name, .. } | E::ServesFiles { name } => volume(ErrorCode::VolumeInUse, name),
-        E::Holds { name, .. } | E::FilesNeed { name, .. } => volume(ErrorCode::WouldDestroy, name),
-        E::Unreadable { name, .. } => volume(ErrorCode::DeviceFailed, name),
+        E::Refused(refusal) => of_refusal(refusal),
+        E::Value(_) => (ErrorCode::InvalidValue, None),
+        E::Catalog(_) => (ErrorCode::Catalog, None),
+        E::Change(ChangeError::Refused(_)) => (ErrorCode::ClusterRefused, None),
+        E::Change(_) => (ErrorCode::ClusterUnreachable, None),
         E::NotQuiesced => (ErrorCode::NotQuiesced, None),
-        E::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
-        E::CoreSilent { processor } => {
+        E::Unreadable { name, .. } => of_name(ErrorCode::DeviceFailed, name),
+        E::Zero(error) => (ErrorCode::DeviceFailed, Some(Subject::new("device", &error.device))),
+        E::ZeroPart { volume, .. } => of_name(ErrorCode::ClusterUnreachable, volume),
+        E::NotServedYet { name } => of_name(ErrorCode::ClusterUnreachable, name),
+        E::System { .. } => (ErrorCode::System, None),
+    }
+}
+
+/// A code that concerns a volume.
+fn of_name(code: ErrorCode, volume: &Name) -> Coded {
+    (code, Some(Subject::new("volume", volume)))
+}
+
+fn of_refusal(refusal: &Refusal) -> Coded {
+    use Refusal as R;
+    match refusal {
+        R::Volume(error) => of_volume(error),
+        R::Grant(error) => of_grant(error),
+        R::Account(error) => of_account(error),
+        R::Token(error) => of_token(error),
+        R::HostTable(error) => of_host(error),
+        R::HostVolumes(_) | R::TooManyJobs => (ErrorCode::LimitReached, None),
+        R::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
+        R::FirstList { .. } => (ErrorCode::VolumeInUse, None),
+        R::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
+        R::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
+        R::NoGeneration | R::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
+        R::InUse { name, .. } | R::ServesFiles { name } => of_name(ErrorCode::VolumeInUse, name),
+        R::Holds { name, .. } | R::FilesNeed { name, .. } => of_name(ErrorCode::WouldDestroy, name),
+        R::Quiescing { name } => of_name(ErrorCode::NotQuiesced, name),
+        R::CoreSilent { processor } => {
             (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
         }
-        E::NobodySaysWho { name, .. } | E::NodeSaysNothing { name, .. } => {
-            volume(ErrorCode::CoreSilent, name)
+        R::NobodySaysWho { name, .. } | R::NodeSaysNothing { name, .. } => {
+            of_name(ErrorCode::CoreSilent, name)
         }
-        E::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
-        E::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
-        E::Zero { device, .. } => (ErrorCode::DeviceFailed, Some(Subject::new("device", device))),
-        E::Device(_) => (ErrorCode::DeviceUnusable, None),
-        E::Catalog(_) | E::Restore(_) | E::RestoreGrants(_) => (ErrorCode::Catalog, None),
-        E::Tls(_)
-        | E::Config(_)
-        | E::NoCredential { .. }
-        | E::NoAccount { .. }
-        | E::NoKeyedHost { .. }
-        | E::FilesUnknown { .. }
-        | E::FilesNotOfNode { .. }
-        | E::Remote { .. }
-        | E::RemoteClash(_)
-        | E::Cluster(_)
-        | E::StoreRolledBack(_)
-        | E::SliceStore { .. } => (ErrorCode::Configuration, None),
-        E::Bind { .. } | E::PulseSocket { .. } => (ErrorCode::Address, None),
-        E::Start(_) | E::Control { .. } | E::System { .. } => (ErrorCode::System, None),
-        E::NotDrained => (ErrorCode::NotDrained, None),
-        E::NoCluster => (ErrorCode::NoCluster, None),
-        E::StoreSilent { .. } => (ErrorCode::ClusterUnreachable, None),
-        E::Copied { .. } | E::NumberChanged { .. } | E::Change(ChangeError::Refused(_)) => {
-            (ErrorCode::ClusterRefused, None)
-        }
-        E::Change(_) => (ErrorCode::ClusterUnreachable, None),
-        E::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),
-        E::ClusterVolumeSize { name, .. } => volume(ErrorCode::InvalidValue, name),
-        E::ZeroPart { volume: name, .. } | E::NotServedYet { name } => {
-            volume(ErrorCode::ClusterUnreachable, name)
-        }
-        E::IscsiNameTaken { volume: name, .. } => volume(ErrorCode::VolumeExists, name),
+        R::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
+        R::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
+        R::RemoteClash(_) => (ErrorCode::Configuration, None),
+        R::OutsideCluster => (ErrorCode::NoCluster, None),
+        R::ClusterVolumeShrinks { name, .. } => of_name(ErrorCode::WouldShrink, name),
+        R::ClusterVolumeSize { name, .. } => of_name(ErrorCode::InvalidValue, name),
+        R::IscsiNameTaken { volume, .. } => of_name(ErrorCode::VolumeExists, volume),
+        R::Inconsistent(_)
+        | R::StoreRolledBack(_)
+        | R::NoCluster(_)
+        | R::ClusterExists(_)
+        | R::FeatureLevel(_)
+        | R::NodeNameTaken(_)
+        | R::NodeRenamed(_)
+        | R::NodesFull
+        | R::Addresses { .. }
+        | R::Unreadable { .. }
+        | R::NoNode(_)
+        | R::NodeRemoved(_)
+        | R::NodeUp(_)
+        | R::StillInSync { .. }
+        | R::PartOfIncomplete { .. }
+        | R::OnlyCopies { .. }
+        | R::OlderCopies { .. }
+        | R::NoPlace(_)
+        | R::SliceElsewhere { .. }
+        | R::SliceRolledBack { .. }
+        | R::SliceShrunk { .. }
+        | R::SliceTooShort(_)
+        | R::VolumeNameTaken(_)
+        | R::NsidTaken { .. }
+        | R::Replicas(_)
+        | R::CentralReplicas { .. }
+        | R::FewNodes { .. }
+        | R::Length(_)
+        | R::StripeUnit(_)
+        | R::Width { .. }
+        | R::NoSlices
+        | R::NoSliceOn(_)
+        | R::Full { .. }
+        | R::Mirrors
+        | R::NoVolume(_)
+        | R::Removed(_)
+        | R::NotReady(_)
+        | R::Vanished(_) => (ErrorCode::ClusterRefused, None),
     }
 }
 

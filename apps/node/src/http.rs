@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nearflash_rest::{Certified, HttpServer, Listeners};
 
-use crate::NodeError;
+use crate::StartError;
 use crate::doors::{Accepts, SocketFile, absolute, open_private, open_tcp};
 use crate::node::Node;
 use nearflash_config::{Config, HttpDoor};
@@ -20,7 +20,7 @@ pub(crate) struct NetworkDoor {
 }
 
 impl NetworkDoor {
-    pub(crate) fn open(config: &Config) -> Result<Option<Self>, NodeError> {
+    pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
         let Some(HttpDoor { address, cert, key }) = &config.http.network else { return Ok(None) };
         let tls = Certified::read(cert, key, Instant::now())?;
         let (listener, _) = open_tcp("http", *address, Accepts::Both)?;
@@ -49,7 +49,7 @@ impl Http {
         config: &Config,
         network: Option<NetworkDoor>,
         node: &Arc<Node>,
-    ) -> Result<Option<Self>, NodeError> {
+    ) -> Result<Option<Self>, StartError> {
         if !config.http.is_on {
             return Ok(None);
         }
@@ -57,7 +57,7 @@ impl Http {
         let network = network.map(|door| (door.listener, door.tls));
         let listeners = Listeners { local: Some(local), network };
         let face = Arc::<Node>::clone(node);
-        let failed = |source| NodeError::System { action: "start the HTTP interface", source };
+        let failed = |source| StartError::System { action: "start the HTTP interface", source };
         let server = HttpServer::start(listeners, face).map_err(failed)?;
         Ok(Some(Self { server, socket }))
     }

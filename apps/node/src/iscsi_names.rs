@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 
 use nearflash_api::IscsiClash;
 use nearflash_iscsi::name_part;
+use nearflash_planner::Refusal;
 use nearflash_records::ClusterState;
 use nearflash_records::record::Door;
 use nearflash_space::{Home, Name, Space, Volume};
-
-use crate::NodeError;
 
 /// The prefix of every iSCSI target's name; the subsystem's name follows. RFC 7143, 4.2.7.4.
 pub const IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
@@ -102,13 +101,13 @@ fn distance(home: Home) -> u8 {
 pub(crate) fn check_new<'a>(
     (volume, subsystem): (&Name, &Name),
     mut others: impl Iterator<Item = &'a Name>,
-) -> Result<(), NodeError> {
+) -> Result<(), Refusal> {
     let iqn = target_iqn(subsystem);
     match others.find(|other| *other != subsystem && target_iqn(other) == iqn) {
         None => Ok(()),
         Some(other) => {
             let (volume, other) = (volume.clone(), other.clone());
-            Err(NodeError::IscsiNameTaken { volume, other, iqn: iqn.into() })
+            Err(Refusal::IscsiNameTaken { volume, other, iqn: iqn.into() })
         }
     }
 }

@@ -15,8 +15,8 @@ use nearflash_media::{HeldSlice, Slice};
 
 use crate::cluster::{Absence, ChangeError};
 use crate::clustered::{Enrolled, REPORT_EVERY, register};
-use crate::error::NodeError;
 use crate::node::Node;
+use crate::start_error::StartError;
 
 /// The time between two attempts, and within which the end of the node is noticed.
 const POLL: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ impl Joining {
                 follower.set_absence(None);
                 tracing::info!("the node has joined its cluster, and serves its volumes");
             }
-            Err(NodeError::Change(ChangeError::Stopped)) => {}
+            Err(StartError::Change(ChangeError::Stopped)) => {}
             Err(error) => {
                 tracing::error!("the node does not join its cluster: {error}");
                 let failure = Some(format!("{error}; then restart the node"));
@@ -55,13 +55,13 @@ impl Joining {
         }
     }
 
-    fn join(self) -> Result<(), NodeError> {
+    fn join(self) -> Result<(), StartError> {
         let Self { enrolled, node, held } = self;
         wait_for_store(&enrolled)?;
         let ordinal = not_busy(|| register(&enrolled.follower, &enrolled.spec, UNTIL_ANSWERED))?;
         if ordinal != enrolled.ordinal {
             let (served, found) = (enrolled.ordinal, ordinal);
-            return Err(NodeError::NumberChanged { served, found });
+            return Err(StartError::NumberChanged { served, found });
         }
         for slice in &held {
             let found = (slice.superblock(), slice.notes());
@@ -77,11 +77,11 @@ impl Joining {
 ///
 /// # Errors
 /// When the system has no thread.
-pub(crate) fn start(joining: Joining) -> Result<JoinHandle<()>, NodeError> {
+pub(crate) fn start(joining: Joining) -> Result<JoinHandle<()>, StartError> {
     let node = joining.enrolled.spec.name.clone();
     joining.enrolled.follower.set_absence(Some(Absence { node, failure: None }));
     let thread = Builder::new().name("cluster-join".to_owned()).spawn(|| joining.run());
-    thread.map_err(|source| NodeError::System { action: "start a thread", source })
+    thread.map_err(|source| StartError::System { action: "start a thread", source })
 }
 
 /// Waits until the store has been read, or the node ends.
@@ -100,10 +100,10 @@ fn wait_for_store(enrolled: &Enrolled) -> Result<(), ChangeError> {
 }
 
 /// Repeats a change while others wait: calls of the control socket, which may have come before it.
-fn not_busy<T>(change: impl Fn() -> Result<T, NodeError>) -> Result<T, NodeError> {
+fn not_busy<T>(change: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
     loop {
         match change() {
-            Err(NodeError::Change(ChangeError::Busy)) => std::thread::sleep(POLL),
+            Err(StartError::Change(ChangeError::Busy)) => std::thread::sleep(POLL),
             outcome => return outcome,
         }
     }

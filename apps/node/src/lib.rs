@@ -31,24 +31,23 @@ mod remote;
 pub mod runtime;
 mod runtime_face;
 mod serve;
-mod tokens;
+mod start_error;
 
 pub use cluster::ChangeError;
-pub use error::NodeError;
+pub use error::ZeroError;
 pub use exports::{NQN_PREFIX, subsystem_nqn};
 pub use iscsi_names::{IQN_PREFIX, target_iqn};
 pub use ledger::Ledger;
 pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use nearflash_catalog::{Catalog, CatalogError, kept};
 pub use nearflash_reactor::Ticket;
-pub use node::Lost;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
-    ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
-    DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, IscsiAccess,
-    IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles, OnMirrors, OpenDoor,
-    Outfit, PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    ConnectedInitiator, CoreStatus, CoreTrace, CoresError, DirectAccess, DirectCredential,
+    DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews,
+    IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles,
+    OnMirrors, OpenDoor, Outfit, PlaceUse, Published, Runtime, RuntimeConfig, RuntimeStatus, Then,
     TraceSpec, Update,
 };
 pub use serve::{Running, serve};
-pub use tokens::TokenError;
+pub use start_error::StartError;

@@ -2,21 +2,18 @@
 //! zero new blocks, record durably, publish to the cores; then, while other changes proceed, wait
 //! until the older requests of the volume have ended, and answer.
 
-mod access;
 mod activity;
 mod backing;
 mod bell;
 pub(crate) mod board;
+mod calls;
 mod change;
-mod chap;
 mod clock;
 mod cluster;
 mod condition;
 mod contents;
 mod expiry;
 mod face;
-mod host_volumes;
-mod hosts;
 mod io;
 mod jobs;
 mod metrics;
@@ -29,7 +26,6 @@ mod remotes;
 mod service;
 mod shared;
 mod status;
-mod tokens;
 mod trace;
 mod usage;
 mod users;
@@ -42,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo, VolumeResize};
+use nearflash_planner::{Lost, Refusal};
 use nearflash_records::kept::SeenRecord;
 use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
@@ -60,12 +57,12 @@ use crate::records::Records;
 use crate::{Asker, DirectAccess, Outfit, Runtime, Ticket, Update};
 use nearflash_config::{Protocol, ValueError};
 
-pub(crate) use access::fill_random;
 use activity::Watched;
 pub(crate) use backing::BackingWatch;
 use backing::Backings;
 use bell::Bell;
 use board::Board;
+pub(crate) use calls::fill_random;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
@@ -76,7 +73,6 @@ pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
 use shared::Shared;
 use trace::Tracing;
-pub use usage::Lost;
 pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
@@ -213,7 +209,7 @@ impl Node {
     }
 
     /// Refuses a new volume whose subsystem iSCSI does not tell from another one, where iSCSI is served.
-    fn check_iscsi_name(&self, new: (&Name, &Name), space: &Space) -> Result<(), NodeError> {
+    fn check_iscsi_name(&self, new: (&Name, &Name), space: &Space) -> Result<(), Refusal> {
         match self.serves_iscsi() {
             true => iscsi_names::check_new(new, iscsi_names::subsystems(space)),
             false => Ok(()),
@@ -229,7 +225,7 @@ impl Node {
         }
         let check = |space: &Space| match space.volume(&name) {
             Some(volume) if self.quiescing.is_shrinking(volume.id) => {
-                Err(NodeError::Quiescing { name: name.clone() })
+                Err(Refusal::Quiescing { name: name.clone() })
             }
             _ => Ok(()),
         };
@@ -361,9 +357,9 @@ impl Node {
     }
 
     /// Refuses a call of the control socket while a change waits for a core that takes no messages.
-    fn check_cores(&self) -> Result<(), NodeError> {
+    fn check_cores(&self) -> Result<(), Refusal> {
         match self.runtime.silent() {
-            Some(processor) => Err(NodeError::CoreSilent { processor }),
+            Some(processor) => Err(Refusal::CoreSilent { processor }),
             None => Ok(()),
         }
     }

@@ -9,14 +9,16 @@ use nearflash_media::{
     Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage,
     check_distinct, open_after, open_slice,
 };
+use nearflash_planner::Refusal;
 use nearflash_publish::PeerConfig;
 use nearflash_space::{Extent, Name, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::NodeError;
+use crate::StartError;
 use crate::boot::boot;
 use crate::clustered::Enrolled;
+use crate::error::ZeroError;
 use crate::exports::device_names;
 use crate::iscsi_names;
 use crate::recorded::{Recorded, Recorder};
@@ -64,7 +66,7 @@ pub(crate) fn prepare(
     (specs, cluster): (&[DeviceSpec], Option<(&Enrolled, &[DeviceSpec])>),
     (volumes, serves_iscsi): (&[VolumeRequest], bool),
     (remotes, are_all): (&[Remote], bool),
-) -> Result<Prepared, NodeError> {
+) -> Result<Prepared, StartError> {
     let contents = Recorded::read(&catalog)?;
     contents.check_given(specs)?;
     check_distinct(specs.iter().chain(cluster.iter().flat_map(|(_, slices)| *slices)))?;
@@ -95,7 +97,7 @@ pub(crate) fn prepare(
         devices.push(Arc::new(remote.device()));
         remote::add_peer(&mut peers, remote, &devices);
         let attached = found.space.attach(remote::place_of(&devices), |id| remote.volume(id));
-        attached.map_err(NodeError::RemoteClash)?;
+        attached.map_err(Refusal::RemoteClash)?;
     }
     // The volumes of the cluster are not known yet.
     found.keeps_all_grants = !are_all || cluster.is_some();
@@ -104,7 +106,7 @@ pub(crate) fn prepare(
         match recorded.space.volume(&request.name) {
             Some(volume) => check_same(volume, &recorded.space, request)?,
             None if contents.was_removed(&request.name) => {
-                return Err(NodeError::VolumeRemoved { name: request.name.clone() });
+                return Err(StartError::VolumeRemoved { name: request.name.clone() });
             }
             None => {
                 check_name((&request.name, request.subsystem()), &recorded.space)?;
@@ -131,7 +133,7 @@ fn open_devices(
     catalog: &Catalog,
     contents: &Recorded,
     specs: &[DeviceSpec],
-) -> Result<Vec<Arc<Device>>, NodeError> {
+) -> Result<Vec<Arc<Device>>, StartError> {
     let known = contents.devices_in_use();
     let claim = Claim { node: catalog.node(), known: &known, cluster: None };
     let open = |spec: &DeviceSpec| open_after(spec, claim, catalog.ended());
@@ -154,7 +156,7 @@ fn open_slices(
     contents: &Recorded,
     cluster: &Enrolled,
     specs: &[DeviceSpec],
-) -> Result<Slices, NodeError> {
+) -> Result<Slices, StartError> {
     let known = contents.devices_in_use();
     let claim = Claim { node: catalog.node(), known: &known, cluster: None };
     let open = |spec: &DeviceSpec| open_slice(spec, claim, cluster.cluster(), catalog.ended());
@@ -188,30 +190,30 @@ fn space_of(devices: &[Arc<Device>]) -> Space {
 }
 
 /// Checks that an existing volume matches the configured one.
-fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(), NodeError> {
+fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(), StartError> {
     let name = volume.name.clone();
     let recorded = device_names(volume, space);
     if recorded != asked.device.as_str() {
         let (recorded, asked) = (recorded.into(), asked.device.clone());
-        return Err(NodeError::VolumeDevice { name, recorded, asked });
+        return Err(StartError::VolumeDevice { name, recorded, asked });
     }
     if let Some(asked) = asked.block_size
         && asked != volume.block_size
     {
         let recorded = volume.block_size;
-        return Err(NodeError::VolumeBlockSize { name, recorded, asked });
+        return Err(StartError::VolumeBlockSize { name, recorded, asked });
     }
     if volume.subsystem != *asked.subsystem() {
         let (recorded, asked) = (volume.subsystem.clone(), asked.subsystem().clone());
-        return Err(NodeError::VolumeSubsystem { name, recorded, asked });
+        return Err(StartError::VolumeSubsystem { name, recorded, asked });
     }
     if volume.provisioning != asked.provisioning {
         let (recorded, asked) = (volume.provisioning, asked.provisioning);
-        return Err(NodeError::VolumeProvisioning { name, recorded, asked });
+        return Err(StartError::VolumeProvisioning { name, recorded, asked });
     }
     let (recorded, asked) = (volume.planned_len(), asked.len);
     if recorded < asked {
-        return Err(NodeError::VolumeSize { name, recorded, asked });
+        return Err(StartError::VolumeSize { name, recorded, asked });
     }
     if recorded > asked {
         // The volume has grown since the configuration was written; a restart never shrinks it.
@@ -231,7 +233,7 @@ pub(crate) fn zero(
     extents: &[Extent],
     provisioning: Provisioning,
     goes_on: &mut dyn FnMut(ByteLen) -> bool,
-) -> Result<bool, NodeError> {
+) -> Result<bool, ZeroError> {
     let storage = match provisioning {
         Provisioning::Thick => Storage::Kept,
         Provisioning::Thin => Storage::Released,
@@ -239,7 +241,7 @@ pub(crate) fn zero(
     for extent in extents {
         let device = device_of(devices, extent);
         let zeroed = device.zero(extent.start, extent.len, storage, goes_on);
-        let failed = |source| NodeError::Zero { device: device.name().clone(), source };
+        let failed = |source| ZeroError { device: device.name().clone(), source };
         if !zeroed.map_err(failed)? {
             return Ok(false);
         }

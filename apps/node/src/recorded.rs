@@ -6,7 +6,9 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nearflash_access::{Accounts, ChapUser, Grants, HostName, HostVolumes, recorded};
+use nearflash_access::{
+    Accounts, ChapUser, Grants, HostName, HostVolumes, Token, Tokens, recorded,
+};
 use nearflash_catalog::{Catalog, CatalogError};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
@@ -20,9 +22,8 @@ use nearflash_space::{Name, Reservations, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::NodeError;
+use crate::StartError;
 use crate::records::Records;
-use crate::tokens::{Token, Tokens};
 use change::Draft;
 use nearflash_config::Anonymous;
 
@@ -146,7 +147,7 @@ impl Recorded {
     }
 
     /// The recorded state, with the volumes placed on these devices.
-    pub(crate) fn records(&self, mut space: Space) -> Result<Records, NodeError> {
+    pub(crate) fn records(&self, mut space: Space) -> Result<Records, StartError> {
         for volume in self.volumes_on(&space)? {
             space.restore(volume)?;
         }
@@ -219,7 +220,7 @@ impl Recorded {
     }
 
     /// The recorded credentials and grants.
-    fn grants(&self) -> Result<Grants, NodeError> {
+    fn grants(&self) -> Result<Grants, StartError> {
         let state = &self.state;
         let credential = |(id, record)| {
             let found = recorded::credential(id, record);

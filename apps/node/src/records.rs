@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use nearflash_access::{Accounts, Grants, HostVolumes};
+use nearflash_access::{Accounts, Grants, HostVolumes, Tokens};
 use nearflash_cluster::compile::HostDoors;
 use nearflash_nvme::hosts::HostTable;
 use nearflash_request::UnlistedHosts;
 use nearflash_space::Space;
 
 use crate::runtime_face::{FilesAccess, PeerAccess};
-use crate::tokens::Tokens;
 use nearflash_config::Anonymous;
 
 impl Records {

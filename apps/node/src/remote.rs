@@ -24,7 +24,7 @@ use nearflash_space::{
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::NodeError;
+use crate::StartError;
 
 /// The time that another node has to take a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ pub(crate) struct Remote {
 ///
 /// # Errors
 /// When a node answers, and refuses to open the volume.
-pub(crate) fn find(specs: &[RemoteSpec]) -> Result<(Vec<Remote>, Vec<RemoteSpec>), NodeError> {
+pub(crate) fn find(specs: &[RemoteSpec]) -> Result<(Vec<Remote>, Vec<RemoteSpec>), StartError> {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for spec in specs {
         match open(spec) {
@@ -53,7 +53,7 @@ pub(crate) fn find(specs: &[RemoteSpec]) -> Result<(Vec<Remote>, Vec<RemoteSpec>
             Err(error) if error.is_transient() => absent.push(spec.clone()),
             Err(error) => {
                 let (name, source) = (spec.name.clone(), Box::new(error));
-                return Err(NodeError::Remote { name, source });
+                return Err(StartError::Remote { name, source });
             }
         }
     }

@@ -648,22 +648,22 @@ pub trait Runtime: Send + Sync {
 
 /// The error of a core that could not be started.
 #[derive(Debug)]
-pub struct StartError(Box<dyn std::error::Error + Send + Sync>);
+pub struct CoresError(Box<dyn std::error::Error + Send + Sync>);
 
-impl StartError {
+impl CoresError {
     /// An error with this cause, whose text names the thing and the remedy in one line.
     pub fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Box::new(cause))
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for CoresError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for StartError {
+impl std::error::Error for CoresError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }

@@ -36,7 +36,7 @@ use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::recorded::Recorded;
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
-use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
+use crate::{Asker, Catalog, CoresError, Runtime, RuntimeConfig, StartError, remote, runtime};
 use nearflash_config::{Admits, Config, Door, Protocol};
 
 /// A node that serves.
@@ -69,7 +69,7 @@ fn prepare_by(
     doors: &Doors,
     cluster: Option<&Enrolled>,
     remotes: (&[remote::Remote], bool),
-) -> Result<Prepared, NodeError> {
+) -> Result<Prepared, StartError> {
     let slices = cluster.zip(config.cluster.as_ref().map(|it| &it.slices[..]));
     let serves_iscsi = !doors.addresses.of(Protocol::Iscsi).is_empty();
     prepare(catalog, (&config.devices, slices), (&config.volumes, serves_iscsi), remotes)
@@ -82,8 +82,8 @@ impl Running {
     /// When any step fails, in one line that names the thing and the remedy.
     pub fn start(
         config: &Config,
-        start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, StartError>,
-    ) -> Result<Self, NodeError> {
+        start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, CoresError>,
+    ) -> Result<Self, StartError> {
         // The doors are first: an address in use is the most frequent failure, and nothing else has
         // been touched yet.
         let doors = Doors::open(config).map_err(|error| runs_already(error, &config.data_dir))?;
@@ -130,7 +130,7 @@ impl Running {
         let (face, reached) = (Arc::clone(&runtime), addresses.clone());
         let node = Arc::new(Node::new(prepared, direct, face, asker, reached, health));
         // The node has only just started, so there is nothing to report.
-        let given_up = |_: &NodeError| _ = runtime.drain_and_join();
+        let given_up = |_: &StartError| _ = runtime.drain_and_join();
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let desks = start_desks(&node, events, authentications).inspect_err(given_up)?;
         let (changes, authenticator, workers) = desks;
@@ -179,7 +179,7 @@ impl Running {
     ///
     /// # Errors
     /// When some request could not be finished and flushed.
-    pub fn stop(self) -> Result<(), NodeError> {
+    pub fn stop(self) -> Result<(), StartError> {
         // Its changes become durable while the cores serve.
         if let Some((owner, socket)) = self.files {
             owner.stop();
@@ -198,7 +198,7 @@ impl Running {
         drop(self.local_socket);
         self.authenticator.stop();
         if !self.runtime.drain_and_join() {
-            return Err(NodeError::NotDrained);
+            return Err(StartError::NotDrained);
         }
         self.changes.join();
         self.node.record_suspects();
@@ -212,10 +212,10 @@ impl Running {
 }
 
 /// An address is most often in use because the same node was started before.
-fn runs_already(error: NodeError, data_dir: &Path) -> NodeError {
+fn runs_already(error: StartError, data_dir: &Path) -> StartError {
     let is_in_use = |source: &io::Error| source.kind() == io::ErrorKind::AddrInUse;
     match (&error, owner_of(data_dir)) {
-        (NodeError::Bind { source, .. }, Some(pid)) if is_in_use(source) => {
+        (StartError::Bind { source, .. }, Some(pid)) if is_in_use(source) => {
             CatalogError::from(DataDirError::Locked { path: data_dir.to_owned(), pid: Some(pid) })
                 .into()
         }
@@ -238,13 +238,13 @@ fn configure(
     config: &Config,
     prepared: &mut Prepared,
     doors: &mut Vec<OpenDoor>,
-) -> Result<(OnFiles, Option<FilesStart>), NodeError> {
+) -> Result<(OnFiles, Option<FilesStart>), StartError> {
     prepared.recorded.unlisted_hosts = config.unlisted_hosts;
     prepared.recorded.anonymous = config.anonymous;
     let of_node = |name: &Name| match prepared.recorded.space.volume(name) {
         Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
-        Some(_) => Err(NodeError::FilesNotOfNode { name: name.clone() }),
-        None => Err(NodeError::FilesUnknown { name: name.clone() }),
+        Some(_) => Err(StartError::FilesNotOfNode { name: name.clone() }),
+        None => Err(StartError::FilesUnknown { name: name.clone() }),
     };
     let ids = config.files.iter().map(of_node).collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() {
@@ -269,7 +269,7 @@ impl FilesStart {
         self,
         node: &Node,
         runtime: &Arc<dyn Runtime>,
-    ) -> Result<(Arc<FilesOwner>, SocketFile), NodeError> {
+    ) -> Result<(Arc<FilesOwner>, SocketFile), StartError> {
         let Self { access, ids, data_dir, socket, queues } = self;
         let owner = FilesOwner::start(&access, ids, &data_dir, queues, runtime);
         let owner = owner.map_err(no_thread)?;
@@ -283,7 +283,7 @@ fn enrolled(
     config: &Config,
     catalog: &Catalog,
     doors: &Doors,
-) -> Result<Option<Enrolled>, NodeError> {
+) -> Result<Option<Enrolled>, StartError> {
     let cluster = config.cluster.as_ref().map(|it| (config.data_dir.as_path(), it));
     let enrol = |it| Enrolled::new(it, (catalog, config.has_own_devices()), &doors.addresses);
     cluster.map(enrol).transpose()
@@ -294,8 +294,8 @@ fn enrolled(
 ///
 /// # Errors
 /// When the node cannot start, in one line that names the thing and the remedy.
-pub fn serve(config: &Config) -> Result<(), NodeError> {
-    let failed = |action| move |source| NodeError::System { action, source };
+pub fn serve(config: &Config) -> Result<(), StartError> {
+    let failed = |action| move |source| StartError::System { action, source };
     // Until the cores serve, a start can wait for a device or for etcd: there is nothing to drain, and a signal
     // ends the process.
     let starts = Arc::new(AtomicBool::new(true));
@@ -378,10 +378,10 @@ fn start_control(
     config: &Config,
     network: Option<NetworkDoor>,
     node: &Arc<Node>,
-) -> Result<(ControlServer, Option<Http>, ExpiryWatch), NodeError> {
+) -> Result<(ControlServer, Option<Http>, ExpiryWatch), StartError> {
     let data_dir = &config.data_dir;
     let http = Http::start(config, network, node)?;
-    let failed = |source| NodeError::Control { path: socket_path(data_dir), source };
+    let failed = |source| StartError::Control { path: socket_path(data_dir), source };
     let control = ControlServer::start(data_dir, Arc::clone(node)).map_err(failed)?;
     match ExpiryWatch::start(Arc::clone(node)) {
         Ok(expiry) => Ok((control, http, expiry)),
@@ -398,7 +398,7 @@ fn start_watches(
     node: &Arc<Node>,
     absent: Vec<nearflash_config::RemoteSpec>,
     is_in_cluster: bool,
-) -> Result<Watches, NodeError> {
+) -> Result<Watches, StartError> {
     let remotes = RemoteWatch::start(Arc::clone(node), absent).map_err(no_thread)?;
     match BackingWatch::start(node, is_in_cluster) {
         Ok(backings) => Ok((remotes, backings)),
@@ -410,14 +410,14 @@ fn start_watches(
 }
 
 /// Keeps the log of changes in the data directory.
-fn record_changes(config: &Config) -> Result<(), NodeError> {
+fn record_changes(config: &Config) -> Result<(), StartError> {
     let opened = crate::events::record_changes_in(&config.data_dir);
     let action = "open the file of changes in the data directory";
-    opened.map_err(|source| NodeError::System { action, source })
+    opened.map_err(|source| StartError::System { action, source })
 }
 
-fn no_thread(source: io::Error) -> NodeError {
-    NodeError::System { action: "start a thread", source }
+fn no_thread(source: io::Error) -> StartError {
+    StartError::System { action: "start a thread", source }
 }
 
 /// Starts the threads that answer sessions, and those that run jobs.
@@ -425,7 +425,7 @@ fn start_desks(
     node: &Arc<Node>,
     events: Receiver<Event>,
     authentications: Arc<Queue>,
-) -> Result<(Changes, Authenticator, Workers), NodeError> {
+) -> Result<(Changes, Authenticator, Workers), StartError> {
     let changes = Changes::start(Arc::clone(node), events).map_err(no_thread)?;
     let authenticator = Authenticator::start(Arc::clone(node), authentications);
     let authenticator = authenticator.map_err(no_thread)?;
@@ -435,7 +435,7 @@ fn start_desks(
 
 /// Checks that a door which admits only authenticated peers has a credential, an account or a host with keys
 /// to admit. A cluster has its own credentials and accounts.
-fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
+fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), StartError> {
     let is_proven = |door: &&Door| {
         let is_checked = config.cluster.is_none() || door.protocol == Protocol::NvmeTcp;
         is_checked && door.admits == Admits::Proven
@@ -445,13 +445,13 @@ fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
         let contents = Recorded::read(catalog)?;
         match door.protocol {
             Protocol::Direct if contents.has_no_credential() => {
-                return Err(NodeError::NoCredential { key, address });
+                return Err(StartError::NoCredential { key, address });
             }
             Protocol::Iscsi if contents.has_no_account() => {
-                return Err(NodeError::NoAccount { key, address });
+                return Err(StartError::NoAccount { key, address });
             }
             Protocol::NvmeTcp if contents.has_no_keyed_host() => {
-                return Err(NodeError::NoKeyedHost { key, address });
+                return Err(StartError::NoKeyedHost { key, address });
             }
             Protocol::NvmeTcp | Protocol::Direct | Protocol::Iscsi => {}
         }

@@ -16,7 +16,7 @@ use nearflash_api::{
     GrantList, GrantRevoke, OneGrant, StatusShow, VolumeCreate, VolumeRemove, VolumeResize,
 };
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{DirectAccess, NodeError, Running};
+use nearflash_node::{DirectAccess, Running, StartError};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,7 +36,7 @@ impl Bench {
         &self,
         direct: &[&str],
         hosts: &[&str],
-    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+    ) -> Result<(Running, Arc<Recorder>), StartError> {
         self.start_with(direct, hosts, None)
     }
 
@@ -45,7 +45,7 @@ impl Bench {
         direct: &[&str],
         hosts: &[&str],
         anonymous: Option<&str>,
-    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+    ) -> Result<(Running, Arc<Recorder>), StartError> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],

@@ -12,7 +12,7 @@ use nearflash_api::{
     VolumeRemove,
 };
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{NodeError, Running};
+use nearflash_node::{Running, StartError};
 
 /// A directory for nodes.
 struct Bench(tempfile::TempDir);
@@ -22,7 +22,7 @@ impl Bench {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn start(&self, iscsi: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
+    fn start(&self, iscsi: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), StartError> {
         self.start_with(iscsi, hosts, None)
     }
 
@@ -31,7 +31,7 @@ impl Bench {
         iscsi: &str,
         hosts: &[&str],
         anonymous: Option<&str>,
-    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+    ) -> Result<(Running, Arc<Recorder>), StartError> {
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
             volumes: vec![

@@ -12,7 +12,7 @@ use nearflash_api::{
     HostUnlist, HostVolume, KeyedHost, SecretText, StatusShow,
 };
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{ConnectedHost, NodeError, Running};
+use nearflash_node::{ConnectedHost, Running, StartError};
 use nearflash_nvme::auth::Key;
 use nearflash_nvme::{HostName as NvmeHostName, Nqn};
 use nearflash_request::{HostRight, VolumeId};
@@ -27,7 +27,7 @@ impl Bench {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn start(&self, address: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
+    fn start(&self, address: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), StartError> {
         self.start_with(address, hosts, None)
     }
 
@@ -41,7 +41,7 @@ impl Bench {
         address: &str,
         hosts: &[&str],
         unlisted: Option<&str>,
-    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+    ) -> Result<(Running, Arc<Recorder>), StartError> {
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
             volumes: vec!["a=1MiB@flash".to_owned(), "b=1MiB@flash".to_owned()],

@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{NodeError, Running, runtime};
+use nearflash_node::{Running, StartError, runtime};
 
 /// The variable that names the directory of the node to be killed.
 const FOLDER: &str = "NEARFLASH_KILLED_FOLDER";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn start(folder: &Path) -> Result<Running, NodeError> {
+fn start(folder: &Path) -> Result<Running, StartError> {
     let args = ServeArgs {
         devices: vec![format!("flash=file:{}/flash.img,size=8MiB", folder.display())],
         volumes: vec!["data=1MiB@flash".to_owned()],

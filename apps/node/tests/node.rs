@@ -17,7 +17,7 @@ use nearflash_api::{
 use nearflash_config::{Config, HostAccess, ServeArgs};
 use nearflash_files::{Run, Superblock};
 use nearflash_node::{
-    ConnectedClient, ConnectedHost, ConnectedInitiator, NodeError, Running, subsystem_nqn,
+    ConnectedClient, ConnectedHost, ConnectedInitiator, Running, StartError, subsystem_nqn,
 };
 use nearflash_units::{Blocks, ByteLen};
 
@@ -55,7 +55,7 @@ impl Bench {
         &self,
         devices: &[&str],
         volumes: &[&str],
-    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+    ) -> Result<(Running, Arc<Recorder>), StartError> {
         Recorder::start(&self.config(devices, volumes))
     }
 
@@ -535,7 +535,7 @@ fn cores_that_do_not_start_refuse_the_start_and_leave_nothing_locked() {
     let config = bench.config(&["r=ram:16MiB"], &[]);
     let Err(error) = Running::start(&config, |runtime| {
         assert_eq!(runtime.hosts, HostAccess::Any);
-        Err(nearflash_node::StartError::new(std::io::Error::other("no ring: allow io_uring")))
+        Err(nearflash_node::CoresError::new(std::io::Error::other("no ring: allow io_uring")))
     }) else {
         panic!("started")
     };

@@ -1,5 +1,5 @@
 //! Access rules: credentials of direct clients, grants on ranges of volumes and on files, the CHAP accounts of
-//! iSCSI initiators, and the volumes that hosts use. Pure.
+//! iSCSI initiators, the volumes that hosts use, and the tokens of the HTTP interface. Pure.
 //!
 //! This crate does not depend on sessions, on the catalog that stores its data, on clocks or on
 //! random numbers: callers supply the time and the bytes of a new secret.
@@ -10,6 +10,7 @@ mod grants;
 mod hosts;
 mod initiator_name;
 pub mod recorded;
+mod tokens;
 
 pub use chap::{
     ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,
@@ -29,4 +30,6 @@ pub use hosts::{
     ParseHostNameError, VolumeList,
 };
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
+pub use tokens::{TOKENS_MAX, Token, TokenError, TokenHash, Tokens};
+
 pub use nearflash_units::UnixTime;

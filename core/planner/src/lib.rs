@@ -2,11 +2,14 @@
 //!
 //! A change is computed from the records that it is decided on: it becomes one transaction after the other, or a
 //! [`Refusal`] that names the remedy. This crate opens no connection and no file. The driver of the store carries
-//! the transactions out.
+//! the transactions out. The rules of rights ([`access`]) change copies of the records, whose differences are one
+//! transaction.
 
+pub mod access;
 pub mod change;
 pub mod model;
 mod refusal;
+pub mod usage;
 
 pub use change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, lost_by_removal};
-pub use refusal::{Affected, FreeList, Refusal};
+pub use refusal::{Affected, FreeList, Lost, Refusal};

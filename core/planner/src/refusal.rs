@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use nearflash_access::{AccountError, GrantError, HostName, HostVolumesError, TokenError};
+use nearflash_nvme::hosts::HostTableError;
 use nearflash_records::key::ORDINAL_MAX;
 use nearflash_records::record::{ADDRESSES_MAX, Door, FEATURE_LEVEL, RecordError, WIDTH_MAX};
 use nearflash_records::state::Inconsistent;
 use nearflash_records::store::RolledBack;
-use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Name};
+use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Name, RestoreError, VolumeError};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
@@ -14,6 +16,136 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Refusal {
+    /// A volume cannot be created, changed or removed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// A credential or a grant cannot be created or revoked.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+    /// A CHAP account cannot be added or removed.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// A token of the HTTP interface cannot be created or removed.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The keys of a host cannot be added, replaced or removed.
+    #[error(transparent)]
+    HostTable(#[from] HostTableError),
+    /// The list of a host cannot be changed.
+    #[error(transparent)]
+    HostVolumes(#[from] HostVolumesError),
+    /// The host has no list from which a volume can be taken.
+    #[error(
+        "host '{0}' has no list of volumes, and sees every volume: give it a list first, with \
+         'nearflash host allow'"
+    )]
+    NoList(HostName),
+    /// Hosts without a list are connected.
+    #[error(
+        "this is the first list of volumes, and hosts without one see no volumes from then on: {} would lose theirs \
+         while connected: disconnect them first, or start the node with --unlisted-hosts all until each has a list",
+        quoted(hosts)
+    )]
+    FirstList { hosts: Vec<String> },
+    /// The host has neither keys nor a list.
+    #[error("no host '{0}' with keys or a list of volumes: 'nearflash host list' lists them")]
+    NoHost(HostName),
+    /// A core takes no messages, and an earlier change waits for it.
+    #[error(
+        "nothing was changed: the core on processor {processor} does not answer, and an earlier \
+         change waits for it: a device may hang; check the log, and try again later"
+    )]
+    CoreSilent { processor: usize },
+    /// A volume has become shorter, and earlier requests may still write past its new end.
+    #[error(
+        "volume '{name}': requests that began before its last change are still under way: a device \
+         or a host does not answer; try again later"
+    )]
+    Quiescing { name: Name },
+    /// The state has changed since the caller read it.
+    #[error(
+        "nothing was changed: the state has generation {found} now, and the request is for \
+         {expected}: read the resource again"
+    )]
+    Overtaken { expected: u64, found: u64 },
+    /// A condition on the generation of the node, for a change of the cluster.
+    #[error(
+        "nothing was changed: the cluster's volumes have no generation: send the request without \
+         If-Match"
+    )]
+    NoGeneration,
+    /// The call needs a cluster.
+    #[error(
+        "this node serves no cluster: start it with --cluster, after 'nearflash cluster init' or \
+         'cluster join'"
+    )]
+    OutsideCluster,
+    /// There is no such node in the cluster.
+    #[error("the cluster has no node '{0}': 'nearflash cluster status' lists them")]
+    NoNodeNamed(Box<str>),
+    /// The size of a volume of the cluster is not whole blocks.
+    #[error("volume '{name}': {len} is not a whole number of 4096-byte blocks")]
+    ClusterVolumeSize { name: Name, len: ByteLen },
+    /// A volume of the cluster cannot become shorter.
+    #[error("volume '{name}' has {from}, and volumes of the cluster cannot shrink")]
+    ClusterVolumeShrinks { name: Name, from: ByteLen },
+    /// iSCSI does not tell the subsystem of a new volume from another one.
+    #[error(
+        "volume '{volume}' cannot be created: its iSCSI name is {iqn}, and so is that of subsystem \
+         '{other}', because iSCSI does not tell capital from small letters, nor '_' from '-': choose \
+         another name, or put it in a subsystem with another name"
+    )]
+    IscsiNameTaken { volume: Name, other: Name, iqn: Box<str> },
+    /// Hosts, initiators or clients use the volume.
+    #[error(
+        "volume '{name}' is in use by {by}: disconnect these first, or add --force, which destroys \
+         {lost} under them"
+    )]
+    InUse { name: Name, by: Box<str>, lost: Lost },
+    /// A core that knows users of the volume does not answer.
+    #[error(
+        "volume '{name}' may be in use: a core that knows its users does not answer: check the log \
+         for a device that hangs and try again, or add --force, which destroys {lost}"
+    )]
+    NobodySaysWho { name: Name, lost: Lost },
+    /// Another node of the cluster runs, and does not say who uses the volume there.
+    #[error(
+        "volume '{name}' may be in use at node {node}, which runs and does not say by whom: see 'nearflash \
+         cluster status' and try again, or add --force, which destroys {lost}"
+    )]
+    NodeSaysNothing { name: Name, node: Name, lost: Lost },
+    /// A volume that is to shrink holds a file system, or the like.
+    #[error(
+        "volume '{name}' holds {what}: make that shorter first, and add --force, which destroys \
+         {lost}"
+    )]
+    Holds { name: Name, what: &'static str, lost: Lost },
+    /// A volume that is to shrink holds files.
+    #[error(
+        "volume '{name}' holds files, which need {needed} and would all be lost: copy them to a smaller \
+         volume, and remove this one"
+    )]
+    FilesNeed { name: Name, needed: ByteLen },
+    /// The maximum number of unfinished jobs is reached.
+    #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel one")]
+    TooManyJobs,
+    /// The job has already ended.
+    #[error("job {id} has already ended: there is nothing to cancel")]
+    JobOver { id: u64 },
+    /// No job has this number.
+    #[error(
+        "job {id} does not exist: 'nearflash job list' lists the running and the recently ended \
+         jobs"
+    )]
+    NoJob { id: u64 },
+    /// The volume whose files the node owns is to be removed or cut off.
+    #[error(
+        "the node serves the files of volume '{name}': restart it without --files {name} first"
+    )]
+    ServesFiles { name: Name },
+    /// A volume of another node has the name or the identity of another volume.
+    #[error("--remote: {0}: choose another name")]
+    RemoteClash(RestoreError),
     /// A record that it depends on is damaged or missing.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
@@ -168,6 +300,24 @@ pub enum Refusal {
     Vanished(Name),
 }
 
+/// The data that a call destroys, for a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lost {
+    /// Everything.
+    All(ByteLen),
+    /// The bytes past the new end.
+    Past(ByteLen),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All(len) => write!(f, "all of its {len}"),
+            Self::Past(end) => write!(f, "its data past {end}"),
+        }
+    }
+}
+
 /// Mirrors of one or several volumes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Affected {
@@ -201,4 +351,9 @@ impl std::fmt::Display for FreeList {
         }
         Ok(())
     }
+}
+
+/// Names in quotes, separated by commas.
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }

@@ -168,7 +168,7 @@ pub(crate) fn run_doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
         devices.push("none=null:2MiB".to_owned());
     }
     let args = ServeArgs { config, devices, cores, ..ServeArgs::default() };
-    let config = Config::resolve(args).map_err(nearflash_node::NodeError::from)?;
+    let config = Config::resolve(args).map_err(nearflash_node::StartError::from)?;
     let slices = config.cluster.iter().flat_map(|cluster| &cluster.slices);
     let devices = config.devices.iter().chain(slices);
     let paths = devices.map(|device| (device.name.to_string(), device.path().to_owned()));

@@ -15,7 +15,7 @@ use nearflash_api::{
 };
 use nearflash_cluster::part_name;
 use nearflash_device::MirrorKey;
-use nearflash_planner::{Change, STRIPE_UNIT, VolumeSpec};
+use nearflash_planner::{Change, Lost, Refusal, STRIPE_UNIT, VolumeSpec};
 use nearflash_records::ClusterState;
 use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_records::state::MirrorView;
@@ -24,7 +24,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
 use uuid::Uuid;
 
 use super::zeroing::{Zeroed, zero};
-use super::{Lost, Node, condition};
+use super::{Node, condition};
 use crate::cluster::{Follower, PEER_KEY};
 use crate::error::NodeError;
 use crate::exports::volume_info;
@@ -51,8 +51,8 @@ impl Node {
         let _ = self.cluster.set(follower);
     }
 
-    pub(super) fn cluster(&self) -> Result<&Arc<Follower>, NodeError> {
-        self.cluster.get().ok_or(NodeError::NoCluster)
+    pub(super) fn cluster(&self) -> Result<&Arc<Follower>, Refusal> {
+        self.cluster.get().ok_or(Refusal::OutsideCluster)
     }
 
     /// The UUID of a volume of the cluster that this node serves or the store has.
@@ -86,7 +86,7 @@ impl Node {
         &self,
         spec: &VolumeSpec,
         state: &ClusterState,
-    ) -> Result<(), NodeError> {
+    ) -> Result<(), Refusal> {
         let new = (&spec.name, &spec.subsystem);
         if iscsi_names::is_served_in(state) {
             iscsi_names::check_new(new, iscsi_names::subsystems_of_cluster(state))?;
@@ -107,7 +107,7 @@ impl Node {
         let known = follower.state().volumes().get(&volume).map(VolumeRecord::len);
         let known = known.ok_or_else(|| VolumeError::NotFound(name.clone()))?;
         if len < known {
-            return Err(NodeError::ClusterVolumeShrinks { name: name.clone(), from: known });
+            return Err(Refusal::ClusterVolumeShrinks { name: name.clone(), from: known }.into());
         }
         follower.change(Change::GrowVolume { volume, blocks }, CHANGE_MAX)?;
         self.complete(volume, name, blocks)
@@ -297,7 +297,7 @@ fn volume_spec(call: &ClusterVolumeCreate, state: &ClusterState) -> Result<Volum
 fn placement(text: &str, state: &ClusterState) -> Result<Placement, NodeError> {
     let node = |name: &str| {
         let found = state.nodes().iter().find(|(_, node)| node.name.as_str() == name);
-        found.map(|(uuid, _)| *uuid).ok_or_else(|| NodeError::NoNodeNamed(name.into()))
+        found.map(|(uuid, _)| *uuid).ok_or_else(|| Refusal::NoNodeNamed(name.into()))
     };
     match text.split_once(':') {
         None if text == "spread" => Ok(Placement::Spread),
@@ -307,9 +307,9 @@ fn placement(text: &str, state: &ClusterState) -> Result<Placement, NodeError> {
     }
 }
 
-fn whole_blocks(name: &Name, len: ByteLen) -> Result<Blocks, NodeError> {
+fn whole_blocks(name: &Name, len: ByteLen) -> Result<Blocks, Refusal> {
     if len.0 == 0 || !BLOCK_SIZE.divides(len) {
-        return Err(NodeError::ClusterVolumeSize { name: name.clone(), len });
+        return Err(Refusal::ClusterVolumeSize { name: name.clone(), len });
     }
     Ok(BLOCK_SIZE.blocks_in(len))
 }

@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use nearflash_planner::Refusal;
+
 use super::Node;
 use crate::error::NodeError;
 
@@ -31,10 +33,10 @@ pub(super) fn under<T>(expected: Option<u64>, call: impl FnOnce() -> T) -> T {
 
 /// Refuses a condition for a change that the store of the cluster decides, since the generation is that
 /// of the node's catalog.
-pub(super) fn check_absent() -> Result<(), NodeError> {
+pub(super) fn check_absent() -> Result<(), Refusal> {
     match EXPECTED.get() {
         None => Ok(()),
-        Some(_) => Err(NodeError::NoGeneration),
+        Some(_) => Err(Refusal::NoGeneration),
     }
 }
 
@@ -43,7 +45,9 @@ impl Node {
     pub(super) fn check_condition(&self) -> Result<(), NodeError> {
         let found = self.served().recorded.generation;
         match EXPECTED.get() {
-            Some(expected) if expected != found => Err(NodeError::Overtaken { expected, found }),
+            Some(expected) if expected != found => {
+                Err(Refusal::Overtaken { expected, found }.into())
+            }
             _ => Ok(()),
         }
     }

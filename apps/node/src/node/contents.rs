@@ -7,13 +7,14 @@ use std::thread::Builder;
 
 use nearflash_files::{SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock};
 use nearflash_media::{Device, PROBE_LEN, recognised};
+use nearflash_planner::usage::Usage;
+use nearflash_planner::{Lost, Refusal};
 use nearflash_space::{Volume, VolumeError};
 use nearflash_units::{ByteLen, ByteOffset, index};
 use uuid::Uuid;
 
 use super::Node;
 use super::quiesce::PATIENCE;
-use super::usage::{Lost, Usage};
 use crate::error::NodeError;
 
 /// The unit in which devices are read.
@@ -46,13 +47,13 @@ impl Contents {
 
     /// Refuses a length that cuts off what is recognised. Files are never cut off: they would be lost as a
     /// whole.
-    fn check(self, volume: &Volume, to: ByteLen, force: bool) -> Result<(), NodeError> {
+    fn check(self, volume: &Volume, to: ByteLen, force: bool) -> Result<(), Refusal> {
         let name = volume.name.clone();
         match self {
-            Self::Files(needed) if to < needed => Err(NodeError::FilesNeed { name, needed }),
+            Self::Files(needed) if to < needed => Err(Refusal::FilesNeed { name, needed }),
             Self::Files(_) | Self::Unknown => Ok(()),
             Self::Named(_) if force => Ok(()),
-            Self::Named(what) => Err(NodeError::Holds { name, what, lost: Lost::Past(to) }),
+            Self::Named(what) => Err(Refusal::Holds { name, what, lost: Lost::Past(to) }),
         }
     }
 }
@@ -67,7 +68,7 @@ pub(super) struct BeforeCut {
 
 impl BeforeCut {
     /// Refuses to cut off a volume.
-    pub(super) fn check(&self, volume: &Volume, to: ByteLen, force: bool) -> Result<(), NodeError> {
+    pub(super) fn check(&self, volume: &Volume, to: ByteLen, force: bool) -> Result<(), Refusal> {
         if volume.uuid != self.uuid {
             // Another call has just replaced the volume.
             return Err(VolumeError::NotFound(volume.name.clone()).into());

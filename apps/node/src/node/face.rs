@@ -5,6 +5,7 @@ use nearflash_rest::{Bearer, Face, Peer, RefusedCaller};
 use nearflash_shard::Claim;
 use zeroize::Zeroizing;
 
+use super::calls::scope_of;
 use super::{Node, condition, now};
 use crate::peer_lines::Source;
 use crate::refusals::Refusal;
@@ -29,7 +30,7 @@ impl Face for Node {
     fn bearer(&self, secret: &str) -> Option<Bearer> {
         let served = self.served();
         let token = served.recorded.tokens.find(secret, now())?;
-        Some(Bearer { name: token.name.to_string(), scope: token.scope })
+        Some(Bearer { name: token.name.to_string(), scope: scope_of(token) })
     }
 
     fn refused(&self, refused: &RefusedCaller<'_>) {

@@ -11,6 +11,7 @@ use nearflash_api::VolumeInfo;
 use nearflash_config::RemoteSpec;
 use nearflash_device::DeviceId;
 use nearflash_media::Device;
+use nearflash_planner::Refusal;
 use nearflash_space::{Home, Space};
 use nearflash_units::ByteLen;
 
@@ -98,7 +99,7 @@ impl Node {
         let attach = |space: &mut Space| {
             self.check_iscsi_name((name, name), space)?;
             let attached = space.attach(place_of(&devices), |device| remote.volume(device));
-            attached.cloned().map_err(NodeError::RemoteClash)
+            attached.cloned().map_err(|clash| NodeError::from(Refusal::RemoteClash(clash)))
         };
         // If the volume is refused, the cores must not learn of its device.
         attach(&mut self.copy().space)?;

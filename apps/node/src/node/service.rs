@@ -1,24 +1,20 @@
-//! The calls of the control interface, each answered by the node. The table of calls in
+//! The calls of the control interface that are not about rights, each answered by the node. The table of calls in
 //! `nearflash_api` requires an implementation of every call.
 
 use std::time::Duration;
 
 use nearflash_api::{
-    Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
-    CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
-    Devices, ErrorCode, EventList, Events, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants,
-    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist, JobCancel, JobList,
-    JobShow, JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken,
-    OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
-    OneVolume, OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status,
-    StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens, Trace, TraceRun,
-    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Activity, ActivityShow, ApiError, ClusterVolumeCreate, DeviceClear, DeviceList, Devices,
+    ErrorCode, EventList, Events, JobCancel, JobList, JobShow, JobWait, Jobs, Metrics, MetricsShow,
+    OneDevice, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList, Reservations,
+    Serve, Status, StatusShow, Subject, Trace, TraceRun, VolumeCreate, VolumeDetail, VolumeList,
+    VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
 
-use super::{Node, access};
-use crate::NodeError;
+use super::Node;
+use crate::error::NodeError;
 use nearflash_config::ValueError;
 
 impl Serve<StatusShow> for Node {
@@ -77,114 +73,6 @@ impl Serve<VolumeRemove> for Node {
     }
 }
 
-impl Serve<CredentialCreate> for Node {
-    fn serve(&self, call: CredentialCreate) -> Result<NewCredential, ApiError> {
-        Ok(self.credential_create(&call.id, call.expires_at)?)
-    }
-}
-
-impl Serve<CredentialList> for Node {
-    fn serve(&self, _: CredentialList) -> Result<Credentials, ApiError> {
-        Ok(self.credential_list())
-    }
-}
-
-impl Serve<CredentialRemove> for Node {
-    fn serve(&self, call: CredentialRemove) -> Result<OneCredential, ApiError> {
-        Ok(OneCredential { credential: self.credential_remove(&call.id)? })
-    }
-}
-
-impl Serve<GrantAdd> for Node {
-    fn serve(&self, call: GrantAdd) -> Result<OneGrant, ApiError> {
-        let GrantAdd { credential, volume, path, start, end, rights, expires_at } = call;
-        let covers = access::covered(path.as_deref(), start, end).map_err(NodeError::from)?;
-        let grant = self.grant_add(&credential, &volume, covers, &rights, expires_at)?;
-        Ok(OneGrant { grant })
-    }
-}
-
-impl Serve<GrantSeal> for Node {
-    fn serve(&self, call: GrantSeal) -> Result<NewSeal, ApiError> {
-        let range = access::range(call.start, call.end).map_err(NodeError::from)?;
-        Ok(self.grant_seal(&call.volume, range, &call.rights, call.expires_at)?)
-    }
-}
-
-impl Serve<GrantList> for Node {
-    fn serve(&self, call: GrantList) -> Result<Grants, ApiError> {
-        Ok(Grants { grants: self.grant_list(call.credential.as_deref())? })
-    }
-}
-
-impl Serve<GrantRevoke> for Node {
-    fn serve(&self, call: GrantRevoke) -> Result<OneGrant, ApiError> {
-        Ok(OneGrant { grant: self.grant_revoke(call.number)? })
-    }
-}
-
-impl Serve<ChapAdd> for Node {
-    fn serve(&self, call: ChapAdd) -> Result<OneAccount, ApiError> {
-        Ok(self.chap_add(&call)?)
-    }
-}
-
-impl Serve<ChapList> for Node {
-    fn serve(&self, _: ChapList) -> Result<Accounts, ApiError> {
-        Ok(Accounts { accounts: self.chap_list() })
-    }
-}
-
-impl Serve<ChapRemove> for Node {
-    fn serve(&self, call: ChapRemove) -> Result<OneAccount, ApiError> {
-        let account = self.chap_remove(&call.user)?;
-        Ok(OneAccount { account, secret: None, mutual_secret: None })
-    }
-}
-
-impl Serve<HostAdd> for Node {
-    fn serve(&self, call: HostAdd) -> Result<OneKeyedHost, ApiError> {
-        Ok(self.host_add(&call)?)
-    }
-}
-
-impl Serve<HostRotate> for Node {
-    fn serve(&self, call: HostRotate) -> Result<OneKeyedHost, ApiError> {
-        Ok(self.host_rotate(&call)?)
-    }
-}
-
-impl Serve<HostAllow> for Node {
-    fn serve(&self, call: HostAllow) -> Result<OneVolumeList, ApiError> {
-        Ok(OneVolumeList { list: self.host_allow(&call)? })
-    }
-}
-
-impl Serve<HostDeny> for Node {
-    fn serve(&self, call: HostDeny) -> Result<OneVolumeList, ApiError> {
-        Ok(OneVolumeList { list: self.host_deny(&call)? })
-    }
-}
-
-impl Serve<HostUnlist> for Node {
-    fn serve(&self, call: HostUnlist) -> Result<OneVolumeList, ApiError> {
-        Ok(OneVolumeList { list: self.host_unlist(&call.host)? })
-    }
-}
-
-impl Serve<HostList> for Node {
-    fn serve(&self, _: HostList) -> Result<KeyedHosts, ApiError> {
-        Ok(self.host_list())
-    }
-}
-
-impl Serve<HostRemove> for Node {
-    fn serve(&self, call: HostRemove) -> Result<OneKeyedHost, ApiError> {
-        let host = self.host_remove(&call)?;
-        Ok(OneKeyedHost { host, key: None, controller_key: None })
-    }
-}
-
 impl Serve<ReservationList> for Node {
     fn serve(&self, call: ReservationList) -> Result<Reservations, ApiError> {
         Ok(Reservations { reservations: self.reservation_list(call.volume.as_deref())? })
@@ -200,24 +88,6 @@ impl Serve<ReservationClear> for Node {
 impl Serve<DeviceList> for Node {
     fn serve(&self, _: DeviceList) -> Result<Devices, ApiError> {
         Ok(Devices { devices: self.device_infos() })
-    }
-}
-
-impl Serve<TokenCreate> for Node {
-    fn serve(&self, call: TokenCreate) -> Result<NewToken, ApiError> {
-        Ok(self.token_create(&call.name, call.scope, call.expires_at)?)
-    }
-}
-
-impl Serve<TokenList> for Node {
-    fn serve(&self, _: TokenList) -> Result<Tokens, ApiError> {
-        Ok(Tokens { tokens: self.token_list() })
-    }
-}
-
-impl Serve<TokenRemove> for Node {
-    fn serve(&self, call: TokenRemove) -> Result<OneToken, ApiError> {
-        Ok(OneToken { token: self.token_remove(&call.name)? })
     }
 }
 

@@ -14,8 +14,9 @@ use nearflash_space::Name;
 use nearflash_units::Nanos;
 
 use super::Node;
+use crate::Ticket;
+use crate::error::NodeError;
 use crate::runtime_face::{CoreTrace, TraceSpec};
-use crate::{NodeError, Ticket};
 use nearflash_config::ValueError;
 
 // One core can have all requests of an answer.

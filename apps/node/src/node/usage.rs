@@ -1,82 +1,16 @@
-//! Whether a volume is in use, and by whom: the one rule for every call that destroys data of a volume.
-//!
-//! In use is a volume with a host or an initiator connected to its subsystem that may use it, or with a
-//! client of the direct protocol that has it open, or a seal of it: a program, a mount, a bench, another
-//! node. Who is connected but silent counts as well: nothing tells a pause from an end. The files of a
-//! volume that the node owns are in use as long as the node serves them.
+//! Who uses a volume: the question to every core, before a call destroys data. The rule is in
+//! `core/planner/src/usage.rs`.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::SocketAddr;
 
-use nearflash_space::{Name, Volume};
-use nearflash_units::ByteLen;
+use nearflash_planner::usage::Usage;
+use nearflash_space::Volume;
 
 use super::Node;
-use crate::error::NodeError;
 use crate::exports::{host_rights, subsystem_nqn, target_names};
 use crate::files::FILES_KEY;
 use crate::{Connected, ConnectedClient, ConnectedHost, ConnectedInitiator};
-
-/// The users that a message names; others are counted.
-const NAMED_MAX: usize = 3;
-
-/// The data that a call destroys, for a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Lost {
-    /// Everything.
-    All(ByteLen),
-    /// The bytes past the new end.
-    Past(ByteLen),
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All(len) => write!(f, "all of its {len}"),
-            Self::Past(end) => write!(f, "its data past {end}"),
-        }
-    }
-}
-
-/// The users of a volume.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Usage {
-    /// Nobody uses it.
-    None,
-    /// The node serves its files.
-    Files,
-    /// These peers use it, each in a few words.
-    By(Vec<String>),
-    /// Somebody who would know does not answer.
-    Unknown,
-}
-
-impl Usage {
-    /// The users, as the node tells them to another one; empty if there are none.
-    pub(super) fn told(&self) -> String {
-        match self {
-            Self::None => String::new(),
-            Self::Files => "the owner of its files".to_owned(),
-            Self::By(users) => sentence(users),
-            Self::Unknown => "somebody unknown (a core does not answer)".to_owned(),
-        }
-    }
-
-    /// Refuses to destroy data that is in use, unless the caller insists. Files that the node serves are
-    /// never destroyed under it.
-    pub(super) fn check(&self, name: &Name, lost: Lost, force: bool) -> Result<(), NodeError> {
-        let name = name.clone();
-        match self {
-            Self::Files => Err(NodeError::ServesFiles { name }),
-            Self::By(users) if !force => {
-                Err(NodeError::InUse { name, by: sentence(users).into(), lost })
-            }
-            Self::Unknown if !force => Err(NodeError::NobodySaysWho { name, lost }),
-            Self::None | Self::By(_) | Self::Unknown => Ok(()),
-        }
-    }
-}
 
 impl Node {
     /// The users of a volume. It asks every core, so it must not be called under the lock of changes: other
@@ -130,15 +64,6 @@ fn client(client: &ConnectedClient) -> String {
     }
 }
 
-/// The users, as a part of a sentence.
-fn sentence(users: &[String]) -> String {
-    let named = users[..users.len().min(NAMED_MAX)].join(", ");
-    match users.len() - users.len().min(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,28 +85,5 @@ mod tests {
         assert_eq!(client(&from("192.0.2.7:5001", Some("app"))), one);
         let local = client(&from("process 12 of user 1000", None));
         assert_eq!(local, "direct client process 12 of user 1000");
-    }
-
-    #[test]
-    fn a_message_names_a_few_users_and_counts_the_rest() {
-        let users: Vec<String> = (1..=5).map(|number| format!("u{number}")).collect();
-        assert_eq!(sentence(&users[..1]), "u1");
-        assert_eq!(sentence(&users[..3]), "u1, u2, u3");
-        assert_eq!(sentence(&users), "u1, u2, u3 and 2 more");
-    }
-
-    #[test]
-    fn force_destroys_what_is_in_use_and_never_what_the_node_itself_serves() {
-        let (name, lost) = ("b".parse().unwrap(), Lost::All(ByteLen(1 << 20)));
-        let by = Usage::By(vec!["NVMe host nqn.x".to_owned()]);
-        let refused = by.check(&name, lost, false).unwrap_err().to_string();
-        assert!(refused.contains("NVMe host nqn.x") && refused.contains("all of its 1MiB"));
-        assert!(refused.contains("--force"), "{refused}");
-        for usage in [by, Usage::Unknown, Usage::None] {
-            assert!(usage.check(&name, lost, true).is_ok(), "{usage:?}");
-        }
-        assert!(Usage::Unknown.check(&name, lost, false).is_err());
-        assert!(Usage::None.check(&name, lost, false).is_ok());
-        assert!(Usage::Files.check(&name, lost, true).is_err());
     }
 }

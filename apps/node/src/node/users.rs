@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-use nearflash_planner::Change;
-use nearflash_records::users::{Answers, answers, next_number};
+use nearflash_planner::{Change, Lost};
+use nearflash_records::users::{answers, next_number};
 use nearflash_space::Name;
 use uuid::Uuid;
 
+use super::Node;
 use super::cluster::{CHANGE_MAX, PAUSE};
-use super::{Lost, Node};
 use crate::error::NodeError;
 
 /// The time for the answers of the other nodes. A node that was killed ends for the others sooner: its lease in
@@ -44,7 +44,7 @@ impl Node {
             }
             thread::sleep(PAUSE);
         };
-        judge(&found, name, lost)
+        Ok(nearflash_planner::usage::check_elsewhere(&found, name, lost)?)
     }
 
     /// Answers other nodes, in a thread of its own: a core that hangs must not hold up the tables.
@@ -73,46 +73,5 @@ impl Node {
             // Usually, the volume is being removed.
             tracing::debug!("another node is not told who uses its volume: {error}");
         }
-    }
-}
-
-fn judge(found: &Answers, name: &Name, lost: Lost) -> Result<(), NodeError> {
-    let name = name.clone();
-    match (&found.users[..], &found.silent[..]) {
-        ([], []) => Ok(()),
-        ([], [node, ..]) => Err(NodeError::NodeSaysNothing { name, node: node.clone(), lost }),
-        (users, _) => {
-            let by: Vec<String> =
-                users.iter().map(|(node, users)| format!("{users} at node {node}")).collect();
-            Err(NodeError::InUse { name, by: by.join("; ").into(), lost })
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nearflash_units::ByteLen;
-
-    use super::*;
-
-    #[test]
-    fn users_elsewhere_are_named_with_their_nodes_and_a_node_that_does_not_answer_by_name() {
-        let name = |text: &str| text.parse::<Name>().unwrap();
-        let check = |found: Answers| judge(&found, &name("data"), Lost::All(ByteLen(1 << 20)));
-        assert!(check(Answers::default()).is_ok());
-        let users = |node: &str, users: &str| (name(node), users.to_owned());
-        let by = vec![users("n2", "NVMe host a, NVMe host b"), users("n3", "NVMe host c")];
-        let refused = check(Answers { users: by, silent: vec![name("n4")] }).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "volume 'data' is in use by NVMe host a, NVMe host b at node n2; NVMe host c at node n3: \
-             disconnect these first, or add --force, which destroys all of its 1MiB under them"
-        );
-        let refused = check(Answers { users: Vec::new(), silent: vec![name("n4")] }).unwrap_err();
-        let refused = refused.to_string();
-        assert!(
-            refused.contains("at node n4, which runs") && refused.contains("--force"),
-            "{refused}"
-        );
     }
 }

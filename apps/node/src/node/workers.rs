@@ -9,12 +9,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nearflash_api::{ApiError, JobInfo, JobState, OneVolume};
+use nearflash_planner::Refusal;
 use nearflash_space::{Name, Space, Volume, VolumeError};
 use nearflash_units::ByteLen;
 
 use super::Node;
 use super::jobs::{Entry, Job};
-use crate::NodeError;
+use crate::error::NodeError;
 use crate::exports::volume_info;
 use crate::prepare::{keep_grants_on, zero};
 use crate::runtime_face::Event;
@@ -109,7 +110,7 @@ impl Node {
     ) -> Result<(u64, Name), NodeError> {
         let _one = self.one_change_of_a_caller()?;
         if !self.jobs.has_room() {
-            return Err(NodeError::TooManyJobs);
+            return Err(Refusal::TooManyJobs.into());
         }
         let mut fresh = self.copy();
         fresh.last_job += 1;
@@ -151,13 +152,15 @@ impl Node {
             Ok(false) if job.is_cancelled() => self.undo_job(job, None),
             // The node ends; the next run starts the job again.
             Ok(false) => {}
-            Err(error) => self.undo_job(job, Some(error)),
+            Err(error) => self.undo_job(job, Some(error.into())),
         }
     }
 
     fn finish_job(&self, job: &Job) {
         let id = job.id;
-        let finish = |space: &mut Space| space.finish(id).cloned().ok_or(NodeError::NoJob { id });
+        let finish = |space: &mut Space| {
+            space.finish(id).cloned().ok_or(NodeError::from(Refusal::NoJob { id }))
+        };
         match self.change_as(self.one_change(), finish) {
             Ok(volume) => {
                 tracing::debug!(volume = volume.name, bytes = volume.bytes, "volume prepared");
@@ -196,12 +199,12 @@ impl Node {
     }
 
     pub(super) fn job_show(&self, id: u64) -> Result<JobInfo, NodeError> {
-        self.jobs.lock().info(id).ok_or(NodeError::NoJob { id })
+        Ok(self.jobs.lock().info(id).ok_or(Refusal::NoJob { id })?)
     }
 
     /// Waits until the job has ended, for at most [`WAIT_MAX`].
     pub(super) fn job_wait(&self, id: u64, patience: Duration) -> Result<JobInfo, NodeError> {
-        self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or(NodeError::NoJob { id })
+        Ok(self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or(Refusal::NoJob { id })?)
     }
 
     /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this
@@ -210,9 +213,9 @@ impl Node {
         self.check_cores()?;
         let waiting = {
             let mut state = self.jobs.lock();
-            let entry = state.entry(id).ok_or(NodeError::NoJob { id })?;
+            let entry = state.entry(id).ok_or(Refusal::NoJob { id })?;
             if entry.state.is_over() {
-                return Err(NodeError::JobOver { id });
+                return Err(Refusal::JobOver { id }.into());
             }
             entry.job.is_cancelled.store(true, Ordering::Relaxed);
             let is_waiting = entry.state == JobState::Waiting;

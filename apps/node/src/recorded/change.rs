@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearflash_access::{
-    Accounts, ChapAccount, Credential, Grant, Grants, HostVolumes, VolumeList, recorded,
+    Accounts, ChapAccount, Credential, Grant, Grants, HostVolumes, Token, Tokens, VolumeList,
+    recorded,
 };
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_records::Key;
@@ -20,7 +21,6 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::records::Records;
-use crate::tokens::{Token, Tokens};
 
 /// The removed volumes whose names are remembered: as many as a node can have volumes.
 const REMOVED_MAX: usize = 4096;

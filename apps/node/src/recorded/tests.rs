@@ -3,15 +3,15 @@ use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
     Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, HostVolumes, Mutual,
-    Rights, Secret, UnixTime, VolumeList,
+    Rights, Secret, Token, Tokens, UnixTime, VolumeList,
 };
-use nearflash_api::TokenScope;
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key as HostKey, Policy};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
+use nearflash_records::local::TokenScopeRecord;
 use nearflash_records::store::Put;
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
@@ -21,7 +21,6 @@ use nearflash_units::{BlockSize, ByteLen};
 
 use super::*;
 use crate::records::Records;
-use crate::tokens::{Token, Tokens, hash_of};
 use nearflash_config::Anonymous;
 
 const FRESH: Uuid = Uuid::from_u128(1);
@@ -325,13 +324,13 @@ fn tokens_are_kept_over_a_restart() {
     let mut recorded = records(&space(&ram), &Grants::default());
     let token = |text: &str, scope, expires| Token {
         name: name(text),
-        hash: hash_of(text),
+        hash: Token::hash_of(text),
         scope,
         expires,
     };
-    recorded.tokens.add(token("a", TokenScope::Read, None), UnixTime(1)).unwrap();
+    recorded.tokens.add(token("a", TokenScopeRecord::Read, None), UnixTime(1)).unwrap();
     let expires = Some(UnixTime(2_000_000_000));
-    recorded.tokens.add(token("b", TokenScope::Admin, expires), UnixTime(1)).unwrap();
+    recorded.tokens.add(token("b", TokenScopeRecord::Admin, expires), UnixTime(1)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     commit(&catalog, &recorded, &[&ram]);
     assert_eq!(read(&catalog).tokens().unwrap(), recorded.tokens);

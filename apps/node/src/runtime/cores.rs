@@ -31,8 +31,8 @@ use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use super::trace;
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Authentication, Connected, CoreTrace, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError, Then, TraceSpec, Update,
+    AskedBy, Authentication, Connected, CoreTrace, CoresError, Runtime, RuntimeConfig,
+    RuntimeStatus, Then, TraceSpec, Update,
 };
 use crate::{Ledger, Ticket};
 
@@ -58,7 +58,7 @@ pub struct Cores {
 }
 
 /// A core that serves, with its mailbox, or the reason why it does not.
-type CameUp = Result<(CoreId, Sender<Message>), StartError>;
+type CameUp = Result<(CoreId, Sender<Message>), CoresError>;
 
 /// The part of a start that is particular to one core.
 struct Start {
@@ -82,7 +82,7 @@ struct Begun {
 ///
 /// # Errors
 /// When a core cannot start; the other cores are stopped.
-pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
+pub fn start(config: RuntimeConfig) -> Result<Cores, CoresError> {
     let target = exports::target(&config);
     let iscsi_doors = IscsiDoors::new(&config);
     let served = Arc::new(exports::served(&config, &iscsi_doors));
@@ -142,7 +142,7 @@ fn begin_cores(
     processors: &[usize],
     mut listeners: Vec<Listener>,
     mut target: Option<Target>,
-) -> Result<Begun, StartError> {
+) -> Result<Begun, CoresError> {
     let (up, came_up) = channel();
     let (mut peers, mut threads) = (Vec::new(), Vec::new());
     for (core, processor) in (0..).map(CoreId).zip(processors) {
@@ -162,7 +162,7 @@ fn begin_cores(
             let _guard = EndOfPanic;
             run_core(start, &common);
         };
-        threads.push(builder.spawn(run).map_err(StartError::new)?);
+        threads.push(builder.spawn(run).map_err(CoresError::new)?);
     }
     drop(up);
     Ok(Begun { threads, mailboxes: introduce(peers, &came_up)? })
@@ -172,11 +172,11 @@ fn begin_cores(
 fn begin_delivery(
     courier: &Arc<Courier<Sender<Message>>>,
     mailboxes: Vec<Sender<Message>>,
-) -> Result<JoinHandle<()>, StartError> {
+) -> Result<JoinHandle<()>, CoresError> {
     courier.connect(mailboxes);
     let kept = Arc::clone(courier);
     let builder = thread::Builder::new().name("courier".to_owned());
-    builder.spawn(move || kept.run()).map_err(StartError::new)
+    builder.spawn(move || kept.run()).map_err(CoresError::new)
 }
 
 fn report_silence(processor: usize) {
@@ -187,11 +187,11 @@ fn report_silence(processor: usize) {
 fn introduce(
     peers: Vec<Channel<Vec<Sender<Message>>>>,
     came_up: &Receiver<CameUp>,
-) -> Result<Vec<Sender<Message>>, StartError> {
+) -> Result<Vec<Sender<Message>>, CoresError> {
     let mut senders = Vec::new();
     for _ in &peers {
         // A core that closes the channel without a message has panicked, which ends the process.
-        let came = came_up.recv().map_err(StartError::new)?;
+        let came = came_up.recv().map_err(CoresError::new)?;
         senders.push(came?);
     }
     senders.sort_by_key(|(core, _)| *core);
@@ -222,7 +222,7 @@ fn run_core(start: Start, common: &Common) {
         Ok(reactor) => reactor,
         Err(error) => {
             // The thread that starts the cores waits for the first message of each.
-            let _ = up.send(Err(StartError::new(error)));
+            let _ = up.send(Err(CoresError::new(error)));
             return;
         }
     };

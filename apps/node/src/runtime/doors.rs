@@ -8,7 +8,7 @@ use nearflash_reactor::{Listener, Records, Tls};
 use nearflash_session::DoorTls;
 use nearflash_shard::{DirectConfig, Door};
 
-use crate::runtime_face::{DoorSocket, OpenDoor, StartError};
+use crate::runtime_face::{CoresError, DoorSocket, OpenDoor};
 use nearflash_config::{Admits, Protocol};
 
 /// TLS with the PSKs of the hosts, and with those of the keys of direct clients, if a door has it.
@@ -16,13 +16,13 @@ pub(super) fn tls_of(
     (doors, ktls): (&[OpenDoor], bool),
     hosts: &HostTable,
     (served, direct): (&Served, &DirectConfig),
-) -> Result<Option<Arc<Tls>>, StartError> {
+) -> Result<Option<Arc<Tls>>, CoresError> {
     if doors.iter().all(|door| door.tls == DoorTls::Off) {
         return Ok(None);
     }
     let records = if ktls { Records::Kernel } else { Records::UserSpace }.where_possible();
     let tls = Tls::new(hosts.tls(), Arc::clone(&served.direct), direct.salt, records);
-    let tls = tls.map_err(StartError::new)?;
+    let tls = tls.map_err(CoresError::new)?;
     tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
     Ok(Some(Arc::new(tls)))
 }

@@ -11,8 +11,8 @@ use nearflash_media::Device;
 use nearflash_mirror::{MirrorId, MirrorTable, Written};
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
-    DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus, Ticket, TraceSpec, Update,
+    DirectAccess, DirectCredential, IscsiAccess, Published, Running, Runtime, RuntimeConfig,
+    RuntimeStatus, StartError, Ticket, TraceSpec, Update,
 };
 use nearflash_nvme::hosts::HostTable;
 use nearflash_request::{ChangeResult, Tag, VolumeId};
@@ -149,7 +149,7 @@ impl Runtime for Recorder {
 
 impl Recorder {
     /// Starts a node with these cores.
-    pub(crate) fn start(config: &Config) -> Result<(Running, Arc<Self>), NodeError> {
+    pub(crate) fn start(config: &Config) -> Result<(Running, Arc<Self>), StartError> {
         let cores = Arc::new(Self::default());
         let given = Arc::clone(&cores);
         let started = Running::start(config, move |runtime: RuntimeConfig| {

@@ -1,63 +1,72 @@
-//! Tokens of the HTTP interface. The node keeps the hash of a token's secret, so that the catalog gives
-//! nobody access. A secret is 256 random bits: a fast hash suffices, since nobody can try them all.
+//! Tokens of the HTTP interface. The node keeps the hash of a token's secret, so that its store gives nobody
+//! access. A secret is 256 random bits: a fast hash suffices, since nobody can try them all.
 
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use nearflash_access::{SECRET_LEN, UnixTime, is_expired};
-use nearflash_api::TokenScope;
 use nearflash_records::local::{TokenRecord, TokenScopeRecord};
 use nearflash_space::Name;
+use nearflash_units::UnixTime;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::grant::SECRET_LEN;
+use crate::grants::is_expired;
+
 /// The maximum number of tokens.
-pub(crate) const TOKENS_MAX: usize = 256;
+pub const TOKENS_MAX: usize = 256;
 
 /// The text that a secret begins with, so that programs which look for leaked secrets find it.
 const PREFIX: &str = "nft_";
 
 /// The SHA-256 hash of a secret.
-pub(crate) type Hash = [u8; 32];
+pub type TokenHash = [u8; 32];
 
 /// A token.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Token {
-    pub(crate) name: Name,
-    pub(crate) hash: Hash,
-    pub(crate) scope: TokenScope,
+pub struct Token {
+    /// Its name.
+    pub name: Name,
+    /// The hash of its secret.
+    pub hash: TokenHash,
+    /// The calls that it permits.
+    pub scope: TokenScopeRecord,
     /// The moment from which it permits nothing; `None`: it does not expire.
-    pub(crate) expires: Option<UnixTime>,
+    pub expires: Option<UnixTime>,
 }
 
 impl Token {
+    /// The hash of a secret's text.
+    pub fn hash_of(secret: &str) -> TokenHash {
+        Sha256::digest(secret.as_bytes()).into()
+    }
+
+    /// The text of a secret.
+    pub fn text_of(secret: &[u8; SECRET_LEN]) -> Zeroizing<String> {
+        // One allocation: growing the string would leave parts of the secret in freed memory.
+        let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * SECRET_LEN));
+        text.push_str(PREFIX);
+        URL_SAFE_NO_PAD.encode_string(secret, &mut text);
+        text
+    }
+
     /// Its record.
-    pub(crate) fn record(&self) -> TokenRecord {
+    pub fn record(&self) -> TokenRecord {
         let sha256 = self.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        let scope = match self.scope {
-            TokenScope::Read => TokenScopeRecord::Read,
-            TokenScope::Operate => TokenScopeRecord::Operate,
-            TokenScope::Admin => TokenScopeRecord::Admin,
-        };
-        TokenRecord { sha256, scope, expires_at: self.expires.map(|at| at.0) }
+        TokenRecord { sha256, scope: self.scope, expires_at: self.expires.map(|at| at.0) }
     }
 
     /// The token of a record; `None` when a field holds a value that no version writes.
-    pub(crate) fn recorded(name: &Name, record: &TokenRecord) -> Option<Self> {
+    pub fn recorded(name: &Name, record: &TokenRecord) -> Option<Self> {
         let (name, hash) = (name.clone(), parse_hash(&record.sha256)?);
-        let scope = match record.scope {
-            TokenScopeRecord::Read => TokenScope::Read,
-            TokenScopeRecord::Operate => TokenScope::Operate,
-            TokenScopeRecord::Admin => TokenScope::Admin,
-        };
-        Some(Self { name, hash, scope, expires: record.expires_at.map(UnixTime) })
+        Some(Self { name, hash, scope: record.scope, expires: record.expires_at.map(UnixTime) })
     }
 }
 
-fn parse_hash(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
+fn parse_hash(text: &str) -> Option<TokenHash> {
+    let mut hash = TokenHash::default();
     if text.len() != 2 * hash.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -86,20 +95,24 @@ pub enum TokenError {
 
 /// All tokens, by unique names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tokens(BTreeMap<Name, Token>);
+pub struct Tokens(BTreeMap<Name, Token>);
 
 impl Tokens {
-    /// The tokens of a catalog.
-    pub(crate) fn restore(tokens: impl IntoIterator<Item = Token>) -> Self {
+    /// Restores recorded tokens.
+    pub fn restore(tokens: impl IntoIterator<Item = Token>) -> Self {
         Self(tokens.into_iter().map(|token| (token.name.clone(), token)).collect())
     }
 
     /// In the order of their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Token> {
+    pub fn iter(&self) -> impl Iterator<Item = &Token> {
         self.0.values()
     }
 
-    pub(crate) fn add(&mut self, token: Token, now: UnixTime) -> Result<(), TokenError> {
+    /// Adds a token.
+    ///
+    /// # Errors
+    /// When its name is taken, it has expired, or there are too many. Then nothing has changed.
+    pub fn add(&mut self, token: Token, now: UnixTime) -> Result<(), TokenError> {
         if self.0.contains_key(&token.name) {
             return Err(TokenError::Exists(token.name));
         }
@@ -113,14 +126,18 @@ impl Tokens {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, name: &Name) -> Result<Token, TokenError> {
+    /// Removes a token.
+    ///
+    /// # Errors
+    /// When no token has this name.
+    pub fn remove(&mut self, name: &Name) -> Result<Token, TokenError> {
         self.0.remove(name).ok_or_else(|| TokenError::NotFound(name.clone()))
     }
 
     /// The token with this secret. Every token is compared, each in constant time, so that the time tells
     /// nothing of the hashes.
-    pub(crate) fn find(&self, secret: &str, now: UnixTime) -> Option<&Token> {
-        let hash = hash_of(secret);
+    pub fn find(&self, secret: &str, now: UnixTime) -> Option<&Token> {
+        let hash = Token::hash_of(secret);
         let mut found = None;
         for token in self.0.values() {
             if bool::from(token.hash.ct_eq(&hash)) {
@@ -131,19 +148,6 @@ impl Tokens {
     }
 }
 
-/// The text of a secret.
-pub(crate) fn text_of(secret: &[u8; SECRET_LEN]) -> Zeroizing<String> {
-    // One allocation: growing the string would leave parts of the secret in freed memory.
-    let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * SECRET_LEN));
-    text.push_str(PREFIX);
-    URL_SAFE_NO_PAD.encode_string(secret, &mut text);
-    text
-}
-
-pub(crate) fn hash_of(secret: &str) -> Hash {
-    Sha256::digest(secret.as_bytes()).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,14 +155,14 @@ mod tests {
     const NOW: UnixTime = UnixTime(1_000);
 
     fn token(name: &str, secret: &str, expires: Option<u64>) -> Token {
-        let (name, hash) = (name.parse().unwrap(), hash_of(secret));
-        Token { name, hash, scope: TokenScope::Read, expires: expires.map(UnixTime) }
+        let (name, hash) = (name.parse().unwrap(), Token::hash_of(secret));
+        Token { name, hash, scope: TokenScopeRecord::Read, expires: expires.map(UnixTime) }
     }
 
     #[test]
     fn a_token_is_found_by_its_secret_alone_and_until_it_expires() {
         let mut tokens = Tokens::default();
-        let secret = text_of(&[7; SECRET_LEN]);
+        let secret = Token::text_of(&[7; SECRET_LEN]);
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{}", *secret);
         tokens.add(token("a", &secret, Some(1_001)), NOW).unwrap();
         tokens.add(token("b", "other", None), NOW).unwrap();
