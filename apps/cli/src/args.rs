@@ -23,261 +23,6 @@ use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
 use crate::trace::TraceArgs;
 
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  # 8 GiB of a file, for hosts on this machine
-  nearflash serve --device flash=file:/srv/flash.img,size=16GiB --volume data=8GiB@flash
-
-  # A whole disk on two processors, for one host of the network
-  nearflash serve --device nvme=block:/dev/nvme0n1 --volume data=1TiB@nvme --cores 0-1 \\
-    --nvme-tcp 192.0.2.1:4420 --host nqn.2014-08.org.nvmexpress:uuid:…
-
-  # The same from a file, where flags have the same names and values:
-  #   device = [\"nvme=block:/dev/nvme0n1\"]
-  #   volume = [\"data=1TiB@nvme\"]
-  #   nvme-tcp = [\"192.0.2.1:4420\"]
-  #   host = [\"nqn.2014-08.org.nvmexpress:uuid:…\"]
-  #   cores = \"0-1\"
-  nearflash serve --config /etc/nearflash.toml
-
-  # For iSCSI initiators as well: the volume is LUN 0 of iqn.2026-11.io.nearflash:data
-  nearflash serve --device flash=file:/srv/flash.img --iscsi 127.0.0.1:3260
-
-  # For applications as well: over TCP, and through memory that they share with the node
-  nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
-    --direct-local /run/nearflash/direct.sock
-
-Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains requests
-in flight and stops the node.";
-
-const APPLY_EXAMPLES: &str = "\
-Examples:
-  nearflash apply /etc/nearflash/nearflash.toml --dry-run
-  nearflash apply /etc/nearflash/nearflash.toml
-  nearflash apply nearflash.toml --prune --destroy --yes
-
-The file is that of 'nearflash serve --config'. The command changes nothing that the file does not
-have, except with --prune. It can be repeated, and then finds nothing to change. Changes of devices
-and addresses need a restart of the node, and are shown.";
-
-const CONFIG_EXAMPLES: &str = "\
-Examples:
-  nearflash config check /etc/nearflash/nearflash.toml
-  nearflash config check nearflash.toml --json";
-
-const VOLUME_EXAMPLES: &str = "\
-Examples:
-  nearflash volume create logs=1GiB@flash
-  nearflash volume create logs --size 1GiB --device flash
-  nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
-  nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
-  nearflash volume create data --size 100GiB --replicas 2
-  nearflash volume create fast --size 1TiB --replicas 1 --stripe 128KiB --placement central:n1
-  nearflash volume show data
-  nearflash volume resize logs 2GiB
-  nearflash volume remove logs
-  nearflash volume remove archive --yes";
-
-const CREDENTIAL_EXAMPLES: &str = "\
-Examples:
-  nearflash credential create app
-  nearflash credential create guest --expires 30d --secret-file guest.secret
-  nearflash credential remove guest
-
-A credential without a grant has no rights: see 'nearflash grant --help'.";
-
-const GRANT_EXAMPLES: &str = "\
-Examples:
-  nearflash grant add app data --rights rw
-  nearflash grant add guest data --range 0..8GiB --rights r --expires 12h
-  nearflash grant add app files --path /models
-  nearflash grant list guest
-  nearflash grant seal data --range 1GiB..2GiB --for 1h
-  nearflash grant remove 2
-
-A removed grant has no effect once the command has returned.";
-
-const HOST_EXAMPLES: &str = "\
-Examples:
-  nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
-  nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
-  nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
-  nearflash host rotate nqn.2014-08.com.example:app --dhchap-key new.key --overlap 1h
-  nearflash host allow nqn.2014-08.com.example:app data logs:r
-  nearflash host allow iqn.2004-10.com.example:db data:r
-  nearflash host deny nqn.2014-08.com.example:app logs
-  nearflash host add nqn.2014-08.com.example:app --psk-file app.psk --psk-derivation legacy
-  nearflash host remove nqn.2014-08.com.example:app
-
-On the host: nvme connect ... --dhchap-secret KEY --dhchap-ctrl-secret KEY";
-
-const CHAP_EXAMPLES: &str = "\
-Examples:
-  nearflash chap add app
-  nearflash chap add iqn.2004-10.com.ubuntu:01:9d2e --secret-file app.secret
-  nearflash chap add app --secret-file app.secret \\
-    --mutual-user node --mutual-secret-file node.secret
-  nearflash chap remove app
-
-Once there is an account, every initiator must log in with one.";
-
-const TOKEN_EXAMPLES: &str = "\
-Examples:
-  nearflash token create grafana --scope read
-  nearflash token create deploy --scope operate --expires 30d --secret-file deploy.token
-  nearflash token remove deploy
-
-Scopes: read for queries; operate also for new and larger volumes, jobs, devices and reservations;
-admin for all. A program sends the token as 'Authorization: Bearer TOKEN'. Over the Unix socket
-http.sock, no token is needed.";
-
-const RESERVATION_EXAMPLES: &str = "\
-Examples:
-  nearflash reservation list
-  nearflash reservation list data
-  nearflash reservation clear data";
-
-const DEVICE_EXAMPLES: &str = "\
-Examples:
-  nearflash device list
-  nearflash device clear flash";
-
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  nearflash status
-  nearflash status --data-dir /srv/nearflash
-  nearflash status --json | python3 -m json.tool";
-
-const TOP_EXAMPLES: &str = "\
-Keys: q ends, s changes the order of the rows, p stops the display
-
-Examples:
-  nearflash top
-  nearflash top --json | jq .intervals[-1].reads";
-
-const EVENTS_EXAMPLES: &str = "\
-Examples:
-  nearflash events
-  nearflash events --follow --warnings
-  nearflash events --follow --json | jq -r 'select(.text == \"change\") | .fields.who'";
-
-const TRACE_EXAMPLES: &str = "\
-Stages:
-  decode      until the session has decoded the request, since the node has read it
-  admission   in the queue for a buffer, a device or a turn
-  submission  until the first operation is handed to a device or another node
-  device      until the core has seen the end of the last operation
-  answer      until the session has the answer
-  sending     until the socket or the ring has taken the answer
-
-Examples:
-  nearflash trace
-  nearflash trace --seconds 10 --every 1000 --volume data --chrome trace.json";
-
-const METRICS_EXAMPLES: &str = "\
-Examples:
-  nearflash metrics
-  nearflash metrics | grep ^nearflash_volume_operations
-
-  # For the textfile collector of Prometheus' node_exporter, in a timer
-  nearflash metrics >nearflash.tmp && mv nearflash.tmp nearflash.prom";
-
-const JOB_EXAMPLES: &str = "\
-Examples:
-  nearflash job list
-  nearflash job wait 3
-  nearflash job cancel 3";
-
-const CLUSTER_EXAMPLES: &str = "\
-Examples:
-  # On the first machine: makes the cluster, and names the file with its token
-  nearflash cluster init --name lab --listen 192.0.2.1
-
-  # On the second and the third machine, with a copy of the token
-  nearflash cluster join @token
-  nearflash cluster join @token --witness
-
-  nearflash cluster status
-
-  # A token expires after a day; this makes it valid again
-  nearflash cluster token --valid 2h
-
-  # A node that does not come back; on any other machine
-  nearflash cluster remove n3
-
-  # With an etcd that exists already; all machines then join as clients of it
-  nearflash cluster init --name lab \\
-    --etcd 'etcd://etcd1.example:2379,etcd2.example:2379?ca=ca.pem&cert=own.pem&key=own.key'
-
-The token is the cluster's root secret: copy it only over a secure connection.";
-
-const FILES_EXAMPLES: &str = "\
-Examples:
-  nearflash files format direct://127.0.0.1:4421/data
-  nearflash files mkdir direct://127.0.0.1:4421/data/models
-  nearflash files put model.bin direct://127.0.0.1:4421/data/models/
-  nearflash files ls direct://127.0.0.1:4421/data/models
-  nearflash files get direct://127.0.0.1:4421/data/models/model.bin copy.bin
-  nearflash files mv direct://127.0.0.1:4421/data/models/model.bin /models/old.bin
-  tar c logs | nearflash files put - direct://127.0.0.1:4421/data/logs.tar
-
-One process at a time changes the files of a volume.";
-
-const MOUNT_EXAMPLES: &str = "\
-Examples:
-  nearflash files format direct://127.0.0.1:4421/data
-  nearflash mount direct://127.0.0.1:4421/data /mnt
-  nearflash mount 'direct://192.0.2.1:4421/data?key=app&secret-file=app.secret' /mnt --allow-other
-  nearflash mount direct+local:/run/nearflash/direct.sock/data /mnt --cache read
-  nearflash umount /mnt
-
-The volume is formatted for files. One process at a time changes its files, and that is the mount
-as long as it lasts. Normal users need fusermount3, of the package fuse3. SIGTERM unmounts.";
-
-const UMOUNT_EXAMPLES: &str = "\
-Examples:
-  nearflash umount /mnt";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  nearflash run -- sqlite3 /mnt/data.db 'SELECT count(*) FROM t'
-  nearflash run --report -- db_bench --db=/mnt/rocks --use_existing_db --benchmarks=readrandom";
-
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  nearflash doctor
-  nearflash doctor --config /etc/nearflash/nearflash.toml
-  nearflash doctor --cores 0-3 --device nvme=block:/dev/nvme0n1 --json
-
-It reads /sys and /proc, changes nothing, and needs no node.";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  nearflash demo
-  nearflash demo --dir /srv --cores 2,3
-
-  # A mirrored volume outlives kill -9 of its primary; needs etcd
-  nearflash demo --cluster";
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  nearflash completions bash >~/.local/share/bash-completion/completions/nearflash
-  nearflash completions zsh >~/.zfunc/_nearflash
-  nearflash completions fish >~/.config/fish/completions/nearflash.fish";
-
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  nearflash bench file:/srv/flash.img --size 1GiB --rw randread --iodepth 32 --runtime 10s
-  nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randrw --rwmixread 70 --bs 16k
-  nearflash bench 'iscsi://127.0.0.1:3260/data?connections=4' --rw randread --iodepth 32
-  nearflash bench floor:// --iodepth 128";
-
-const STUDY_HELP: &str = "\
-All arguments are passed to the program nearflash-study, next to this one or in PATH:
-  nearflash study --help
-  nearflash study list
-  nearflash study run all --quick";
-
 /// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
 #[derive(Debug, clap::Parser)]
 #[command(name = "nearflash", version = nearflash_api::BUILD, about, help_template = HELP, after_help = NOTES, max_term_width = 100)]
@@ -293,68 +38,68 @@ pub(crate) struct Cli {
 #[allow(clippy::large_enum_variant, reason = "there is one, on the main thread's stack")]
 pub(crate) enum Subcommand {
     /// Run a node: serve volumes to hosts, initiators and direct clients
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_help = include_str!("help/serve.txt"))]
     Serve(ServeArgs),
     /// Make a running node match a file: volumes, hosts with keys, CHAP accounts, credentials and
     /// grants. Show the differences first
-    #[command(after_help = APPLY_EXAMPLES)]
+    #[command(after_help = include_str!("help/apply.txt"))]
     Apply(ApplyArgs),
     /// Check a configuration file without a node
-    #[command(subcommand, after_help = CONFIG_EXAMPLES)]
+    #[command(subcommand, after_help = include_str!("help/config.txt"))]
     Config(ConfigSubcommand),
     /// Create, list, resize and remove volumes of a running node
-    #[command(subcommand, after_help = VOLUME_EXAMPLES)]
-    Volume(VolumeSubcommand),
+    #[command(after_help = include_str!("help/volume.txt"))]
+    Volume(OfNode<VolumeSubcommand>),
     /// Create, list and remove the credentials of direct clients
-    #[command(subcommand, after_help = CREDENTIAL_EXAMPLES)]
-    Credential(CredentialSubcommand),
+    #[command(after_help = include_str!("help/credential.txt"))]
+    Credential(OfNode<CredentialSubcommand>),
     /// Grant credentials access to ranges and files of volumes, and take it away
-    #[command(subcommand, after_help = GRANT_EXAMPLES)]
-    Grant(GrantSubcommand),
+    #[command(after_help = include_str!("help/grant.txt"))]
+    Grant(OfNode<GrantSubcommand>),
     /// Hosts: the volumes that each sees, and the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
-    #[command(subcommand, after_help = HOST_EXAMPLES)]
-    Host(HostSubcommand),
+    #[command(after_help = include_str!("help/host.txt"))]
+    Host(OfNode<HostSubcommand>),
     /// Create, list and remove the CHAP accounts of iSCSI initiators
-    #[command(subcommand, after_help = CHAP_EXAMPLES)]
-    Chap(ChapSubcommand),
+    #[command(after_help = include_str!("help/chap.txt"))]
+    Chap(OfNode<ChapSubcommand>),
     /// Create, list and remove the tokens of programs that use HTTP (REST) over the network
-    #[command(subcommand, after_help = TOKEN_EXAMPLES)]
-    Token(TokenSubcommand),
+    #[command(after_help = include_str!("help/token.txt"))]
+    Token(OfNode<TokenSubcommand>),
     /// List and clear the reservations of volumes
-    #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
-    Reservation(ReservationSubcommand),
+    #[command(after_help = include_str!("help/reservation.txt"))]
+    Reservation(OfNode<ReservationSubcommand>),
     /// List devices, and return a suspect one to service after a failed flush
-    #[command(subcommand, after_help = DEVICE_EXAMPLES)]
-    Device(DeviceSubcommand),
+    #[command(after_help = include_str!("help/device.txt"))]
+    Device(OfNode<DeviceSubcommand>),
     /// List, wait for and cancel long-running changes
-    #[command(subcommand, after_help = JOB_EXAMPLES)]
-    Job(JobSubcommand),
+    #[command(after_help = include_str!("help/job.txt"))]
+    Job(OfNode<JobSubcommand>),
     /// Show the state of a running node: devices, volumes, cores, hosts
-    #[command(after_help = STATUS_EXAMPLES)]
+    #[command(after_help = include_str!("help/status.txt"))]
     Status(NodeArgs),
     /// Show a running node live: requests and latencies of the last two minutes, by volume and host
-    #[command(after_help = TOP_EXAMPLES)]
+    #[command(after_help = include_str!("help/top.txt"))]
     Top(NodeArgs),
     /// Show the last events of a running node: its log, with who made each change
-    #[command(after_help = EVENTS_EXAMPLES)]
+    #[command(after_help = include_str!("help/events.txt"))]
     Events(EventsArgs),
     /// Trace some requests to a running node, and show where they spend their time
-    #[command(after_help = TRACE_EXAMPLES)]
+    #[command(after_help = include_str!("help/trace.txt"))]
     Trace(TraceArgs),
     /// Print the metrics of a running node, in the text format of OpenMetrics
-    #[command(after_help = METRICS_EXAMPLES)]
+    #[command(after_help = include_str!("help/metrics.txt"))]
     Metrics(NodeArgs),
     /// Create, join and show a cluster: etcd, which several nodes will share
-    #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
+    #[command(subcommand, after_help = include_str!("help/cluster.txt"))]
     Cluster(ClusterSubcommand),
     /// Keep files in a volume: copy them in and out, list, rename and remove them
-    #[command(subcommand, after_help = FILES_EXAMPLES)]
-    Files(FilesSubcommand),
+    #[command(after_help = include_str!("help/files.txt"))]
+    Files(FilesCommand),
     /// Mount a volume of files on a directory, for all programs of this machine
-    #[command(after_help = MOUNT_EXAMPLES)]
+    #[command(after_help = include_str!("help/mount.txt"))]
     Mount(MountArgs),
     /// Unmount a volume of files, and wait until all its changes are durable
-    #[command(after_help = UMOUNT_EXAMPLES)]
+    #[command(after_help = include_str!("help/umount.txt"))]
     Umount {
         /// The directory on which the volume is mounted
         dir: PathBuf,
@@ -363,13 +108,13 @@ pub(crate) enum Subcommand {
         force: bool,
     },
     /// Run a program whose reads and writes of mounted files go to the node without the mount
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(after_help = include_str!("help/run.txt"))]
     Run(RunArgs),
     /// Measure a file, a remote volume, or the network alone
-    #[command(after_help = BENCH_EXAMPLES)]
+    #[command(after_help = include_str!("help/bench.txt"))]
     Bench(Box<BenchArgs>),
     /// Repeat published measurements of remote flash on this machine
-    #[command(disable_help_flag = true, after_help = STUDY_HELP)]
+    #[command(disable_help_flag = true, after_help = include_str!("help/study.txt"))]
     Study {
         /// Arguments for nearflash-study
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
@@ -377,14 +122,14 @@ pub(crate) enum Subcommand {
     },
     /// Look for settings of this machine that cost speed or safety; the exit code is 1 if there is a
     /// problem
-    #[command(after_help = DOCTOR_EXAMPLES)]
+    #[command(after_help = include_str!("help/doctor.txt"))]
     Doctor(DoctorArgs),
     /// Start a node on a temporary file and compare it with its disk and with the network alone, or show
     /// a cluster that loses a node
-    #[command(after_help = DEMO_EXAMPLES)]
+    #[command(after_help = include_str!("help/demo.txt"))]
     Demo(DemoArgs),
     /// Print a shell's completion script
-    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    #[command(after_help = include_str!("help/completions.txt"))]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -443,6 +188,15 @@ pub(crate) struct ReplaceArgs {
     pub(crate) replace: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct FilesCommand {
+    /// Print one line of JSON, with "schema":1, for programs
+    #[arg(long, global = true, display_order = LAST)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) subcommand: FilesSubcommand,
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum FilesSubcommand {
     /// Make a blank volume a volume of files
@@ -455,18 +209,12 @@ pub(crate) enum FilesSubcommand {
         force: bool,
         #[command(flatten)]
         owner: OwnerArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// List a directory
     #[command(visible_alias = "list")]
     Ls {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Copy a file of this machine into the volume
     Put {
@@ -478,9 +226,6 @@ pub(crate) enum FilesSubcommand {
         replace: ReplaceArgs,
         #[command(flatten)]
         owner: OwnerArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Copy a file of the volume to this machine
     Get {
@@ -490,9 +235,6 @@ pub(crate) enum FilesSubcommand {
         file: PathBuf,
         #[command(flatten)]
         replace: ReplaceArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Remove a file, or an empty directory
     #[command(visible_alias = "remove")]
@@ -501,9 +243,6 @@ pub(crate) enum FilesSubcommand {
         place: String,
         #[command(flatten)]
         owner: OwnerArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Rename a file or a directory within its volume
     Mv {
@@ -515,9 +254,6 @@ pub(crate) enum FilesSubcommand {
         replace: ReplaceArgs,
         #[command(flatten)]
         owner: OwnerArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Create a directory
     Mkdir {
@@ -525,39 +261,42 @@ pub(crate) enum FilesSubcommand {
         place: String,
         #[command(flatten)]
         owner: OwnerArgs,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Show a file's or a directory's properties, and its place in the volume
     Stat {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Check all metadata of a volume of files; the exit code is 1 if there are faults
     Check {
         /// direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
         #[arg(value_name = "URL")]
         volume: String,
-        /// Print one line of JSON, with "schema":1, for programs
-        #[arg(long)]
-        json: bool,
     },
 }
+
+/// The place of arguments of a group in the help: behind those of its commands.
+const LAST: usize = 900;
 
 /// The running node, and the form of its answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeArgs {
     /// The node's data directory [default: $NEARFLASH_DATA_DIR; otherwise /var/lib/nearflash for root,
     /// $XDG_STATE_HOME/nearflash for others]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true, display_order = LAST)]
     pub(crate) data_dir: Option<PathBuf>,
     /// Print one line of JSON, with "schema":1, for programs
-    #[arg(long)]
+    #[arg(long, global = true, display_order = LAST)]
     pub(crate) json: bool,
+}
+
+/// A command to a running node.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OfNode<S: clap::Subcommand> {
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    #[command(subcommand)]
+    pub(crate) subcommand: S,
 }
 
 const VOLUME_HELP: &str = "\
@@ -611,21 +350,14 @@ pub(crate) enum VolumeSubcommand {
         /// Return at once if a job has to prepare the volume ('nearflash job wait' waits for it)
         #[arg(long)]
         no_wait: bool,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all volumes
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Show a volume, and where it lies in the cluster
     Show {
         /// The volume
         name: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Grow a volume, or shrink it with --shrink; connected hosts see it at once
     Resize {
@@ -647,8 +379,6 @@ pub(crate) enum VolumeSubcommand {
         /// Return at once if a job has to prepare the new part ('nearflash job wait' waits for it)
         #[arg(long)]
         no_wait: bool,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Remove a volume and its data
     #[command(visible_alias = "rm", alias = "delete")]
@@ -661,8 +391,6 @@ pub(crate) enum VolumeSubcommand {
         /// Do not ask on a terminal
         #[arg(long)]
         yes: bool,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -680,23 +408,16 @@ pub(crate) enum CredentialSubcommand {
         /// Write the secret to this new file, readable only by its owner, instead of showing it
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all credentials
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Remove a credential and its grants; when the command returns, its clients have lost all
     /// rights
     #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The credential
         id: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -723,8 +444,6 @@ pub(crate) enum GrantSubcommand {
         /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         expires: Option<Lifetime>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Print a URL with which a job uses a range of a volume without a credential, for a limited time
     ///
@@ -748,16 +467,12 @@ pub(crate) enum GrantSubcommand {
         /// address with TLS [default: the first TCP address of --direct, or the Unix socket]
         #[arg(long, value_name = "[direct+tls://]HOST:PORT")]
         at: Option<String>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all grants, or those of one credential
     #[command(visible_alias = "ls")]
     List {
         /// List only the grants of this credential
         id: Option<String>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Remove a grant; when the command returns, the grant has no effect
     #[command(visible_aliases = ["revoke", "rm"], alias = "delete")]
@@ -765,8 +480,6 @@ pub(crate) enum GrantSubcommand {
         /// The grant's number, as 'nearflash grant list' shows it
         #[arg(value_parser = parse_number)]
         number: u64,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -813,7 +526,6 @@ pub(crate) struct DhchapArgs {
 }
 
 impl DhchapArgs {
-    /// Whether any of them is given.
     pub(crate) fn is_given(&self) -> bool {
         let keys = self.dhchap_key.is_some() || self.dhchap_ctrl_key.is_some() || self.mutual;
         keys || self.hash.is_some() || self.group.is_some()
@@ -853,8 +565,6 @@ pub(crate) enum HostSubcommand {
         dhchap: DhchapArgs,
         #[command(flatten)]
         psk: PskArgs,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Replace the key for DH-HMAC-CHAP of a host, its PSK, or both; the host stays connected. Without
     /// --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once
@@ -870,8 +580,6 @@ pub(crate) enum HostSubcommand {
         /// The time for which the old keys stay valid, for example 1h [default: none]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         overlap: Option<Lifetime>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Let a host use volumes: it sees the volumes of its list from then on, and no others. A connected host
     /// is told at once
@@ -885,8 +593,6 @@ pub(crate) enum HostSubcommand {
         /// Make these volumes the whole list
         #[arg(long)]
         only: bool,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Take volumes out of the list of a host, or all of them: a host with an empty list sees no volume
     Deny {
@@ -896,8 +602,6 @@ pub(crate) enum HostSubcommand {
         /// The volumes [default: all]
         #[arg(value_name = "VOLUME")]
         volumes: Vec<String>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Take the list of a host away: it sees no volume then, unless the node was started with
     /// --unlisted-hosts all
@@ -905,15 +609,10 @@ pub(crate) enum HostSubcommand {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
         host: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all hosts with keys or a list of volumes
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Remove a host: its list of volumes and its keys. A host with keys is disconnected, and does not enter
     /// without keys from then on
     #[command(visible_alias = "rm", alias = "delete")]
@@ -924,8 +623,6 @@ pub(crate) enum HostSubcommand {
         /// Forget that the host had keys: it enters without them where other hosts do
         #[arg(long)]
         forget: bool,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -949,22 +646,15 @@ pub(crate) enum ChapSubcommand {
         /// File with the node's own secret
         #[arg(long, value_name = "FILE", requires = "mutual_user")]
         mutual_secret_file: Option<PathBuf>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all accounts
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Remove an account; when the command returns, its sessions have ended
     #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The account's user name
         user: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -984,22 +674,15 @@ pub(crate) enum TokenSubcommand {
         /// Write the token to this new file, readable only by its owner, instead of showing it
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// List all tokens
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Remove a token; when the command returns, no request is accepted with it
     #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// The token
         name: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -1010,15 +693,11 @@ pub(crate) enum ReservationSubcommand {
     List {
         /// List only the registrations and reservations of this volume
         volume: Option<String>,
-        #[command(flatten)]
-        node: NodeArgs,
     },
     /// Remove the reservation and all registrations of a volume, and notify the registered hosts
     Clear {
         /// The volume
         volume: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -1026,17 +705,12 @@ pub(crate) enum ReservationSubcommand {
 pub(crate) enum DeviceSubcommand {
     /// List all devices, with their sizes, health and options, and the wear of models
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Clear the suspect state of a device, so that flushes and durable writes to it succeed again.
     /// Before that, check the data that hosts wrote to it: lost writes stay lost
     Clear {
         /// The device
         name: String,
-        #[command(flatten)]
-        node: NodeArgs,
     },
 }
 
@@ -1044,34 +718,21 @@ pub(crate) enum DeviceSubcommand {
 pub(crate) enum JobSubcommand {
     /// List the running jobs and the most recent ended ones
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    List,
     /// Show one job
-    Show {
-        /// The number of the job, as 'nearflash job list' shows it
-        #[arg(value_parser = parse_number)]
-        id: u64,
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    Show(JobArgs),
     /// Cancel a job and undo its change
-    Cancel {
-        /// The number of the job, as 'nearflash job list' shows it
-        #[arg(value_parser = parse_number)]
-        id: u64,
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    Cancel(JobArgs),
     /// Wait until a job has ended; the exit code is 1 unless it is complete
-    Wait {
-        /// The number of the job, as 'nearflash job list' shows it
-        #[arg(value_parser = parse_number)]
-        id: u64,
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    Wait(JobArgs),
+}
+
+/// A job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobArgs {
+    /// The number of the job, as 'nearflash job list' shows it
+    #[arg(value_parser = parse_number)]
+    pub(crate) id: u64,
 }
 
 const ETCD_HELP: &str = "\
@@ -1137,10 +798,7 @@ pub(crate) enum ClusterSubcommand {
         node: NodeArgs,
     },
     /// Give mirrors with one replica a second one, when another node has room for it
-    Repair {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    Repair(NodeArgs),
     /// Compare an etcd that was restored from an older snapshot with what this machine's node has seen, and
     /// say what is lost; with --force, go on with the restored state. No node may run
     AcceptRestored {
@@ -1155,10 +813,7 @@ pub(crate) enum ClusterSubcommand {
     },
     /// Show the verdict on the cluster, its nodes and the members of its etcd; the exit code is 0 (ok), 3
     /// (degraded), 4 (at risk) or 5 (unavailable), and 1 if the command fails
-    Status {
-        #[command(flatten)]
-        node: NodeArgs,
-    },
+    Status(NodeArgs),
     /// Run this machine's etcd, and start it again when it ends, until SIGTERM; a node does this
     /// itself
     Run {

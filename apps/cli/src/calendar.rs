@@ -26,7 +26,6 @@ pub(crate) struct ParseLifetimeError {
     text: Box<str>,
 }
 
-/// Parses a lifetime.
 pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, ParseLifetimeError> {
     let refused = || ParseLifetimeError { text: text.into() };
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refused)?;

@@ -68,7 +68,7 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             print(&show(&done, node.json, removed_machine))?;
             Ok(ExitCode::SUCCESS)
         }
-        ClusterSubcommand::Repair { node } => {
+        ClusterSubcommand::Repair(node) => {
             let done = repair(&data_dir(&node)?, &mut say)?;
             print(&show(&done, node.json, repaired))?;
             Ok(ExitCode::SUCCESS)
@@ -85,7 +85,7 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             print(&show(&done, node.json, restored))?;
             Ok(if done.is_accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        ClusterSubcommand::Status { node } => {
+        ClusterSubcommand::Status(node) => {
             let status = cluster_status(&data_dir(&node)?)?;
             print(&show(&status, node.json, described))?;
             Ok(status.verdict.exit_code().into())

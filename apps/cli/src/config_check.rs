@@ -43,7 +43,6 @@ struct Checked {
 /// An error of a file.
 #[derive(Serialize)]
 struct Fault {
-    /// Its line, if it is at one.
     line: Option<usize>,
     message: String,
 }

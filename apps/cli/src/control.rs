@@ -19,8 +19,8 @@ use nearflash_api::{
 use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NoKeyLeft};
 use crate::args::{
     ChapSubcommand, CredentialSubcommand, DeviceSubcommand, DhchapArgs, GrantSubcommand,
-    HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand, TokenSubcommand,
-    VolumeRight, VolumeSubcommand,
+    HostSubcommand, JobArgs, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
+    TokenSubcommand, VolumeRight, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -41,38 +41,38 @@ pub(crate) fn run_metrics(node: &NodeArgs) -> Done {
     control(node, MetricsShow {}, |metrics| metrics.text.clone())
 }
 
-pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
+pub(crate) fn run_volume(node: &NodeArgs, subcommand: VolumeSubcommand) -> Done {
     match subcommand {
-        VolumeSubcommand::Create { volume, given, no_wait, node } => {
+        VolumeSubcommand::Create { volume, given, no_wait } => {
             match NewVolume::of(volume, given)? {
                 NewVolume::OnDevice(call) => {
-                    change((&node, &call.name.clone()), call, no_wait, "created")
+                    change((node, &call.name.clone()), call, no_wait, "created")
                 }
                 NewVolume::InCluster(call) => {
-                    change((&node, &call.name.clone()), call, no_wait, "created")
+                    change((node, &call.name.clone()), call, no_wait, "created")
                 }
             }
         }
-        VolumeSubcommand::Show { name, node } => {
-            control(&node, VolumeShow { name }, tables::volume_detail)
+        VolumeSubcommand::Show { name } => {
+            control(node, VolumeShow { name }, tables::volume_detail)
         }
-        VolumeSubcommand::List { node } => {
-            control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
+        VolumeSubcommand::List => {
+            control(node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
         }
-        VolumeSubcommand::Resize { name, size, shrink, force, yes, no_wait, node } => {
+        VolumeSubcommand::Resize { name, size, shrink, force, yes, no_wait } => {
             confirm(yes || !shrink, || {
                 Ok(format!(
                     "Shrink {} to {size}? The data past the new end is lost.",
-                    described(&node, &name)?
+                    described(node, &name)?
                 ))
             })?;
             let call = VolumeResize { name: name.clone(), bytes: size.0, shrink, force };
-            change((&node, &name), call, no_wait, "resized")
+            change((node, &name), call, no_wait, "resized")
         }
-        VolumeSubcommand::Remove { name, force, yes, node } => {
-            confirm(yes, || Ok(format!("Remove {}, and its data?", described(&node, &name)?)))?;
+        VolumeSubcommand::Remove { name, force, yes } => {
+            confirm(yes, || Ok(format!("Remove {}, and its data?", described(node, &name)?)))?;
             let call = VolumeRemove { name: name.clone(), force };
-            change((&node, &name), call, false, "removed")
+            change((node, &name), call, false, "removed")
         }
     }
 }
@@ -120,24 +120,24 @@ fn warning(node: &NodeArgs, is_last: bool, left: &NoKeyLeft) -> Result<String, F
     Ok(format!("warning: {text}\n"))
 }
 
-pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
+pub(crate) fn run_credential(node: &NodeArgs, subcommand: CredentialSubcommand) -> Done {
     match subcommand {
-        CredentialSubcommand::Create { id, expires, secret_file, node } => {
+        CredentialSubcommand::Create { id, expires, secret_file } => {
             let call = CredentialCreate { id, expires_at: expires.map(Lifetime::end) };
             match secret_file {
-                None => control_secret(&node, call, |made| {
+                None => control_secret(node, call, |made| {
                     output::with_secret(&made.credential, &made.secret.0)
                 }),
-                Some(path) => create_with_file(&node, call, &path),
+                Some(path) => create_with_file(node, call, &path),
             }
         }
-        CredentialSubcommand::List { node } => {
-            control(&node, CredentialList {}, |answer| tables::credentials(&answer.credentials))
+        CredentialSubcommand::List => {
+            control(node, CredentialList {}, |answer| tables::credentials(&answer.credentials))
         }
-        CredentialSubcommand::Remove { id, node } => {
-            let removed = answer(&node, CredentialRemove { id })?;
-            let is_last = answer(&node, CredentialList {})?.credentials.is_empty();
-            let warning = warning(&node, is_last, &NO_CREDENTIAL)?;
+        CredentialSubcommand::Remove { id } => {
+            let removed = answer(node, CredentialRemove { id })?;
+            let is_last = answer(node, CredentialList {})?.credentials.is_empty();
+            let warning = warning(node, is_last, &NO_CREDENTIAL)?;
             let text = |removed: &OneCredential| {
                 output::credential_removed(&removed.credential) + &warning
             };
@@ -159,9 +159,9 @@ fn create_with_file(node: &NodeArgs, call: CredentialCreate, path: &Path) -> Don
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
+pub(crate) fn run_grant(node: &NodeArgs, subcommand: GrantSubcommand) -> Done {
     match subcommand {
-        GrantSubcommand::Add { id, volume, range, path, rights, expires, node } => {
+        GrantSubcommand::Add { id, volume, range, path, rights, expires } => {
             let range = range.unwrap_or(GrantRange::WHOLE);
             let call = GrantAdd {
                 credential: id,
@@ -172,14 +172,14 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
                 rights: rights.to_string(),
                 expires_at: expires.map(Lifetime::end),
             };
-            control(&node, call, |made| output::grant("added", &made.grant))
+            control(node, call, |made| output::grant("added", &made.grant))
         }
-        GrantSubcommand::Seal { volume, range, rights, lifetime, at, node } => {
+        GrantSubcommand::Seal { volume, range, rights, lifetime, at } => {
             let range = range.unwrap_or(GrantRange::WHOLE);
             // Without an address there would be a seal that nobody can use.
             let place = match at {
                 Some(at) => seal_url::place_at(&at)?,
-                None => seal_url::place_of(&answer(&node, StatusShow {})?)?,
+                None => seal_url::place_of(&answer(node, StatusShow {})?)?,
             };
             let call = GrantSeal {
                 volume: volume.clone(),
@@ -188,17 +188,17 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
                 rights: rights.to_string(),
                 expires_at: lifetime.end(),
             };
-            let minted = Minted::at(&place, &volume, answer(&node, call)?);
+            let minted = Minted::at(&place, &volume, answer(node, call)?);
             print_secret(&show(&minted, node.json, Minted::text))?;
             Ok(ExitCode::SUCCESS)
         }
-        GrantSubcommand::List { id, node } => {
+        GrantSubcommand::List { id } => {
             let call = GrantList { credential: id };
-            control(&node, call, |answer| tables::grants(&answer.grants))
+            control(node, call, |answer| tables::grants(&answer.grants))
         }
-        GrantSubcommand::Remove { number, node } => {
+        GrantSubcommand::Remove { number } => {
             let call = GrantRevoke { number };
-            control(&node, call, |removed| output::grant("removed", &removed.grant))
+            control(node, call, |removed| output::grant("removed", &removed.grant))
         }
     }
 }
@@ -217,39 +217,39 @@ fn allow(node: &NodeArgs, host: String, volumes: &[VolumeRight], only: bool) -> 
 /// How the name of an initiator begins. RFC 7143, 4.2.7.
 const INITIATORS: [&str; 3] = ["iqn.", "eui.", "naa."];
 
-pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
+pub(crate) fn run_host(node: &NodeArgs, subcommand: HostSubcommand) -> Done {
     match subcommand {
-        HostSubcommand::Add { host, volumes, dhchap, psk, node } => {
+        HostSubcommand::Add { host, volumes, dhchap, psk } => {
             if INITIATORS.iter().any(|prefix| host.starts_with(prefix)) {
                 if dhchap.is_given() || psk.psk_file.is_some() || volumes.is_empty() {
                     return Err(Failure::InitiatorHasNoKeys { initiator: host });
                 }
-                return allow(&node, host, &volumes, true);
+                return allow(node, host, &volumes, true);
             }
             let volumes = (!volumes.is_empty()).then(|| host_volumes(&volumes));
             let call = HostAdd { volumes, ..host_add(host, dhchap, psk)? };
-            control_secret(&node, call, output::host_made)
+            control_secret(node, call, output::host_made)
         }
-        HostSubcommand::Rotate { nqn, dhchap_key, psk_file, overlap, node } => {
+        HostSubcommand::Rotate { nqn, dhchap_key, psk_file, overlap } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (key, psk) = (read(dhchap_key)?, read(psk_file)?);
             let call = HostRotate { nqn, key, psk, previous_until: overlap.map(Lifetime::end) };
-            control_secret(&node, call, output::host_rotated)
+            control_secret(node, call, output::host_rotated)
         }
-        HostSubcommand::Allow { host, volumes, only, node } => allow(&node, host, &volumes, only),
-        HostSubcommand::Deny { host, volumes, node } => {
-            control(&node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
+        HostSubcommand::Allow { host, volumes, only } => allow(node, host, &volumes, only),
+        HostSubcommand::Deny { host, volumes } => {
+            control(node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
         }
-        HostSubcommand::Unlist { host, node } => {
-            let list = answer(&node, HostUnlist { host })?;
-            let left = answer(&node, HostList {})?;
+        HostSubcommand::Unlist { host } => {
+            let list = answer(node, HostUnlist { host })?;
+            let left = answer(node, HostList {})?;
             print(&show(&list, node.json, |it| output::unlisted(&it.list, &left)))?;
             Ok(ExitCode::SUCCESS)
         }
-        HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
-        HostSubcommand::Remove { host, forget, node } => {
-            let removed = answer(&node, HostRemove { nqn: host, forget })?;
-            let left = answer(&node, HostList {})?;
+        HostSubcommand::List => control(node, HostList {}, tables::hosts),
+        HostSubcommand::Remove { host, forget } => {
+            let removed = answer(node, HostRemove { nqn: host, forget })?;
+            let left = answer(node, HostList {})?;
             print(&show(&removed, node.json, |it| output::host_removed(it, &left)))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -267,29 +267,22 @@ fn host_add(nqn: String, dhchap: DhchapArgs, psk: PskArgs) -> Result<HostAdd, Fa
     Ok(HostAdd { nqn, key, controller, volumes, hash, group, replace, psk, psk_derivation, tls })
 }
 
-pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
+pub(crate) fn run_chap(node: &NodeArgs, subcommand: ChapSubcommand) -> Done {
     match subcommand {
-        ChapSubcommand::Add {
-            user,
-            initiators,
-            secret_file,
-            mutual_user,
-            mutual_secret_file,
-            node,
-        } => {
+        ChapSubcommand::Add { user, initiators, secret_file, mutual_user, mutual_secret_file } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
             let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
             let call = ChapAdd { user, secret, mutual, initiators, replace: false };
-            control_secret(&node, call, output::chap_made)
+            control_secret(node, call, output::chap_made)
         }
-        ChapSubcommand::List { node } => {
-            control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))
+        ChapSubcommand::List => {
+            control(node, ChapList {}, |answer| tables::accounts(&answer.accounts))
         }
-        ChapSubcommand::Remove { user, node } => {
-            let removed = answer(&node, ChapRemove { user })?;
-            let is_last = answer(&node, ChapList {})?.accounts.is_empty();
-            let warning = warning(&node, is_last, &NO_ACCOUNT)?;
+        ChapSubcommand::Remove { user } => {
+            let removed = answer(node, ChapRemove { user })?;
+            let is_last = answer(node, ChapList {})?.accounts.is_empty();
+            let warning = warning(node, is_last, &NO_ACCOUNT)?;
             let text = |it: &OneAccount| output::chap_removed(it) + &warning;
             print(&show(&removed, node.json, text))?;
             Ok(ExitCode::SUCCESS)
@@ -297,54 +290,54 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
     }
 }
 
-pub(crate) fn run_token(subcommand: TokenSubcommand) -> Done {
+pub(crate) fn run_token(node: &NodeArgs, subcommand: TokenSubcommand) -> Done {
     match subcommand {
-        TokenSubcommand::Create { name, scope, expires, secret_file, node } => {
+        TokenSubcommand::Create { name, scope, expires, secret_file } => {
             let call = TokenCreate { name, scope, expires_at: expires.map(Lifetime::end) };
             let Some(path) = secret_file else {
-                return control_secret(&node, call, |made| {
+                return control_secret(node, call, |made| {
                     output::token_with_secret(&made.token, &made.secret.0)
                 });
             };
             // The file is created first, since a secret that cannot be stored would be lost.
             let file = SecretFile::create(&path)?;
-            let made = answer(&node, call)?;
+            let made = answer(node, call)?;
             file.keep(&made.secret)?;
             let shown = OneToken { token: made.token };
             print(&show(&shown, node.json, |made| output::token("created", &made.token)))?;
             Ok(ExitCode::SUCCESS)
         }
-        TokenSubcommand::List { node } => {
-            control(&node, TokenList {}, |answer| tables::tokens(&answer.tokens))
+        TokenSubcommand::List => {
+            control(node, TokenList {}, |answer| tables::tokens(&answer.tokens))
         }
-        TokenSubcommand::Remove { name, node } => {
-            control(&node, TokenRemove { name }, |it| output::token("removed", &it.token))
+        TokenSubcommand::Remove { name } => {
+            control(node, TokenRemove { name }, |it| output::token("removed", &it.token))
         }
     }
 }
 
-pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
+pub(crate) fn run_reservation(node: &NodeArgs, subcommand: ReservationSubcommand) -> Done {
     match subcommand {
-        ReservationSubcommand::List { volume, node } => {
+        ReservationSubcommand::List { volume } => {
             let call = ReservationList { volume };
-            control(&node, call, |answer| tables::reservations(&answer.reservations))
+            control(node, call, |answer| tables::reservations(&answer.reservations))
         }
-        ReservationSubcommand::Clear { volume, node } => {
+        ReservationSubcommand::Clear { volume } => {
             let call = ReservationClear { volume };
-            control(&node, call, |cleared| output::cleared(&cleared.reservation))
+            control(node, call, |cleared| output::cleared(&cleared.reservation))
         }
     }
 }
 
-pub(crate) fn run_device(subcommand: DeviceSubcommand) -> Done {
+pub(crate) fn run_device(node: &NodeArgs, subcommand: DeviceSubcommand) -> Done {
     match subcommand {
-        DeviceSubcommand::List { node } => {
-            control(&node, DeviceList {}, |answer| tables::device_list(&answer.devices))
+        DeviceSubcommand::List => {
+            control(node, DeviceList {}, |answer| tables::device_list(&answer.devices))
         }
-        DeviceSubcommand::Clear { name, node } => {
-            let devices = answer(&node, DeviceList {})?.devices;
+        DeviceSubcommand::Clear { name } => {
+            let devices = answer(node, DeviceList {})?.devices;
             let was_suspect = devices.iter().any(|device| device.name == name && device.suspect);
-            control(&node, DeviceClear { name }, |it| match was_suspect {
+            control(node, DeviceClear { name }, |it| match was_suspect {
                 true => format!("cleared the suspect state of device '{}'\n", it.device.name),
                 false => format!("device '{}' is not suspect: nothing to clear\n", it.device.name),
             })
@@ -352,19 +345,17 @@ pub(crate) fn run_device(subcommand: DeviceSubcommand) -> Done {
     }
 }
 
-pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {
+pub(crate) fn run_job(node: &NodeArgs, subcommand: JobSubcommand) -> Done {
     match subcommand {
-        JobSubcommand::List { node } => {
-            control(&node, JobList {}, |answer| tables::jobs(&answer.jobs))
+        JobSubcommand::List => control(node, JobList {}, |answer| tables::jobs(&answer.jobs)),
+        JobSubcommand::Show(JobArgs { id }) => {
+            control(node, JobShow { id }, |answer| output::job(&answer.job))
         }
-        JobSubcommand::Show { id, node } => {
-            control(&node, JobShow { id }, |answer| output::job(&answer.job))
+        JobSubcommand::Cancel(JobArgs { id }) => {
+            control(node, JobCancel { id }, |answer| output::job(&answer.job))
         }
-        JobSubcommand::Cancel { id, node } => {
-            control(&node, JobCancel { id }, |answer| output::job(&answer.job))
-        }
-        JobSubcommand::Wait { id, node } => {
-            let over = OneJob { job: wait(&node, id)? };
+        JobSubcommand::Wait(JobArgs { id }) => {
+            let over = OneJob { job: wait(node, id)? };
             print(&show(&over, node.json, |over| output::job(&over.job)))?;
             Ok(ExitCode::SUCCESS)
         }

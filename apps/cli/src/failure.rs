@@ -52,18 +52,10 @@ pub(crate) enum Failure {
     NoUseForDataDir,
     /// A job failed.
     #[error("job {id}: {error}")]
-    Job {
-        /// Its number.
-        id: u64,
-        /// The reason.
-        error: nearflash_api::ApiError,
-    },
+    Job { id: u64, error: nearflash_api::ApiError },
     /// A job was cancelled by an operator during the wait.
     #[error("job {id} was cancelled, and its change was undone")]
-    JobCancelled {
-        /// Its number.
-        id: u64,
-    },
+    JobCancelled { id: u64 },
     /// The node serves no direct clients.
     #[error(
         "the node has no address for the direct protocol, which seals need: serve with --direct or \
@@ -81,10 +73,7 @@ pub(crate) enum Failure {
         "initiator '{initiator}' has no keys here: add --volume VOLUME for its list of volumes, and \
          create its CHAP account with 'nearflash chap add'"
     )]
-    InitiatorHasNoKeys {
-        /// Its name.
-        initiator: String,
-    },
+    InitiatorHasNoKeys { initiator: String },
     /// A secret could not be written to a file.
     #[error(transparent)]
     Secret(#[from] crate::secret::SecretFileError),
@@ -99,24 +88,14 @@ pub(crate) enum Failure {
     Display(std::io::Error),
     /// A trace could not be written.
     #[error("cannot write the trace to {}: {source}", path.display())]
-    TraceFile {
-        /// The file.
-        path: std::path::PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    TraceFile { path: std::path::PathBuf, source: std::io::Error },
     /// The file of changes could not be read.
     #[error(
         "cannot read the changes that {} has recorded: {source}: run this as the user of the node, and name its \
          directory with --data-dir",
         data_dir.display()
     )]
-    Changes {
-        /// The data directory.
-        data_dir: std::path::PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Changes { data_dir: std::path::PathBuf, source: std::io::Error },
     /// The manual pages could not be written.
     #[error("cannot write the manual pages: {0}")]
     ManualPages(std::io::Error),

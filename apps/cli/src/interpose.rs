@@ -12,7 +12,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library.
 const LIBRARY: &str = "libnearflash_preload.so";
 /// The folders of the library, from the one of this program.
 const FOLDERS: [&str; 3] = [".", "../lib/nearflash", "../lib"];
@@ -35,12 +34,7 @@ pub(crate) enum InterposeError {
     NoLibrary,
     /// The program is missing, or is not a program.
     #[error("cannot run {}: {source}", .program.display())]
-    Program {
-        /// The program.
-        program: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    Program { program: PathBuf, source: io::Error },
     /// The program is linked statically.
     #[error(
         "cannot run {}: it is linked statically, so no library is loaded into it; run it without \

@@ -24,25 +24,16 @@ pub(crate) enum NewVolumeError {
         "volume '{name}' has no size: add --size SIZE, with --device DEVICE for a device of this node, or \
          with --replicas N for the space of a cluster"
     )]
-    NoSize {
-        /// The name.
-        name: String,
-    },
+    NoSize { name: String },
     /// A name with a size.
     #[error(
         "volume '{name}' has no place: add --device DEVICE for a device of this node, or --replicas N for \
          the space of its cluster"
     )]
-    NoPlace {
-        /// The name.
-        name: String,
-    },
+    NoPlace { name: String },
     /// The short form, with flags.
     #[error("'{text}' has a size and a device already: leave out --size, or write only the name")]
-    SizeTwice {
-        /// The short form.
-        text: String,
-    },
+    SizeTwice { text: String },
     /// A part is not valid.
     #[error(transparent)]
     Value(#[from] ValueError),

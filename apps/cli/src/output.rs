@@ -48,7 +48,6 @@ pub(crate) fn credential_made(credential: &CredentialInfo) -> String {
     format!("created {}\n", named(credential))
 }
 
-/// A removed credential.
 pub(crate) fn credential_removed(credential: &CredentialInfo) -> String {
     format!("removed credential '{}'{}\n", credential.id, grants_of(credential))
 }
@@ -121,7 +120,6 @@ pub(crate) fn chap_made(made: &OneAccount) -> String {
     text
 }
 
-/// A removed CHAP account.
 pub(crate) fn chap_removed(removed: &OneAccount) -> String {
     format!("removed CHAP account '{}' and its sessions\n", removed.account.user)
 }
@@ -204,7 +202,6 @@ pub(crate) fn unlisted(list: &VolumesOfHost, left: &KeyedHosts) -> String {
     text + no_list_left(left)
 }
 
-/// Cleared reservations.
 pub(crate) fn cleared(reservation: &ReservationInfo) -> String {
     let ReservationInfo { volume, kind, registrants, .. } = reservation;
     let count = registrants.len();

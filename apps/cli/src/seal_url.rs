@@ -41,7 +41,6 @@ fn reachable(address: SocketAddr) -> String {
     format!("{host}:{}", address.port())
 }
 
-/// A seal with its URL.
 #[derive(Serialize)]
 pub(crate) struct Minted {
     grant: GrantInfo,

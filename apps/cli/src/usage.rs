@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_wrong_command_line_is_one_line_with_what_is_wrong_and_how_it_is_written() {
         insta::assert_snapshot!(refused(&["volume", "show"]), @r#"the following required arguments were not provided: <NAME>; Usage: nearflash volume show <NAME>"#);
-        insta::assert_snapshot!(refused(&["volume", "lst"]), @r#"unrecognized subcommand 'lst'; tip: some similar subcommands exist: 'ls', 'list'; Usage: nearflash volume <COMMAND>"#);
+        insta::assert_snapshot!(refused(&["volume", "lst"]), @r#"unrecognized subcommand 'lst'; tip: some similar subcommands exist: 'ls', 'list'; Usage: nearflash volume [OPTIONS] <COMMAND>"#);
         insta::assert_snapshot!(refused(&["volume", "list", "--jsn"]), @r#"unexpected argument '--jsn' found; tip: a similar argument exists: '--json'; Usage: nearflash volume list --json"#);
         insta::assert_snapshot!(refused(&["volume", "create", "a", "--size", "much"]), @r#"invalid value 'much' for '--size <SIZE>': 'much' is not a size: write a whole number and a unit, for example 512, 64KiB or 8GiB"#);
         let both = ["volume", "create", "a", "--size", "1GiB", "--device", "d", "--replicas", "2"];

@@ -62,36 +62,19 @@ pub(crate) enum ApplyFailure {
     #[error(
         "this would destroy data of {volumes}: add --destroy to permit it; nothing was changed"
     )]
-    Destroys {
-        /// The volumes.
-        volumes: String,
-    },
+    Destroys { volumes: String },
     /// A step has failed.
     #[error(
         "cannot {step}: {source}; {made} of {steps} changes are made: remove the cause, and run the \
          command again"
     )]
-    Stopped {
-        /// The step.
-        step: String,
-        /// The steps that are made.
-        made: usize,
-        /// All steps.
-        steps: usize,
-        /// The reason.
-        source: Box<Failure>,
-    },
+    Stopped { step: String, made: usize, steps: usize, source: Box<Failure> },
     /// Another command has changed the state.
     #[error(
         "the state of the node has changed since it was read, by another 'nearflash apply' or \
          another change; {made} of {steps} changes are made: run the command again"
     )]
-    Overtaken {
-        /// The steps that are made.
-        made: usize,
-        /// All steps.
-        steps: usize,
-    },
+    Overtaken { made: usize, steps: usize },
 }
 
 /// Makes the node as the file declares, or shows the differences.

@@ -18,7 +18,6 @@ pub(crate) use hosts::{keyed, listed};
 
 use super::state::{Declared, Device, Fixed, Running, Terms, Volume};
 
-/// The permissions of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Permission {
     /// Remove resources that the file does not name.

@@ -69,7 +69,6 @@ pub(crate) struct Running {
     pub(crate) addresses: Vec<(Protocol, SocketAddr)>,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Volume {
     pub(crate) name: String,
@@ -80,7 +79,6 @@ pub(crate) struct Volume {
     pub(crate) provisioning: String,
 }
 
-/// A device.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Device {
     pub(crate) name: String,
@@ -88,7 +86,6 @@ pub(crate) struct Device {
     pub(crate) len: ByteLen,
 }
 
-/// A credential.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Credential {
     pub(crate) id: String,

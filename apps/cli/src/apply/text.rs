@@ -166,7 +166,6 @@ pub(super) fn summary(plan: &Plan) -> String {
     format!("{create} to create, {change} to change, {remove} to remove")
 }
 
-/// A plan as a document.
 #[derive(Serialize)]
 pub(super) struct PlanDocument<'a> {
     steps: Vec<StepDocument>,

@@ -24,13 +24,10 @@ use crate::output::print;
 /// The number of nodes.
 const NODES: u8 = 3;
 
-/// The volume.
 const VOLUME: &str = "data";
 
-/// Its size.
 const SIZE: ByteLen = ByteLen(256 * MIB);
 
-/// The load.
 const LOAD: LoadSize = LoadSize { writers: 2, readers: 2, pause: Duration::ZERO };
 
 /// The time that a step may take.

@@ -30,7 +30,6 @@ const NVME_TCP_PORT: u16 = 4420;
 /// The port of direct clients.
 const DIRECT_PORT: u16 = 4421;
 
-/// A machine.
 #[derive(Debug)]
 pub(super) struct Machine {
     number: u8,
@@ -40,7 +39,6 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine with a folder of its own in this one.
     pub(super) fn new(folder: &Path, number: u8) -> Result<Self, DemoError> {
         let folder = folder.join(format!("n{number}"));
         fs::create_dir(&folder)
@@ -61,7 +59,6 @@ impl Machine {
         SocketAddr::new(self.address, DIRECT_PORT)
     }
 
-    /// The file with its slice.
     pub(super) fn slice(&self) -> PathBuf {
         self.folder.join("slice.img")
     }

@@ -53,7 +53,6 @@ impl Machine {
         Some(text.trim().to_owned())
     }
 
-    /// The number in a file.
     pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
         self.read(path)?.parse().ok()
     }

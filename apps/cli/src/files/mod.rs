@@ -66,7 +66,6 @@ pub(crate) enum FilesFailure {
     /// The destination on this machine exists and is not a file that can be written.
     #[error("{} is {kind}, which no file replaces: choose another name", .path.display())]
     NoFile { path: PathBuf, kind: &'static str },
-    /// A file of the volume exists.
     #[error("{0} exists already: choose another name, or replace it with --replace")]
     ExistsInVolume(Path),
     /// The check has found faults.
@@ -86,40 +85,40 @@ impl FilesFailure {
     }
 }
 
-pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure> {
+pub(crate) fn run_files(subcommand: FilesSubcommand, json: bool) -> Result<ExitCode, Failure> {
     let said = match subcommand {
-        FilesSubcommand::Format { volume, force, owner, json } => {
+        FilesSubcommand::Format { volume, force, owner } => {
             format_volume(&volume, force, owner, json)?
         }
-        FilesSubcommand::Ls { place, json } => list(&place, json)?,
-        FilesSubcommand::Stat { place, json } => {
+        FilesSubcommand::Ls { place } => list(&place, json)?,
+        FilesSubcommand::Stat { place } => {
             let place: Place = place.parse()?;
             let (number, inode) = reading(&place)?.stat(&place.path).map_err(FilesFailure::from)?;
             let file = show::Node::new(&place.path, number, &inode);
             output::show(&file, json, show::node)
         }
-        FilesSubcommand::Put { file, place, replace, owner, json } => {
+        FilesSubcommand::Put { file, place, replace, owner } => {
             put(&file, &place, &replace, owner, json)?
         }
-        FilesSubcommand::Get { place, file, replace, json } => get(&place, &file, &replace, json)?,
-        FilesSubcommand::Mkdir { place, owner, json } => {
+        FilesSubcommand::Get { place, file, replace } => get(&place, &file, &replace, json)?,
+        FilesSubcommand::Mkdir { place, owner } => {
             let place: Place = place.parse()?;
             changing(&place, owner)?.mkdir(&place.path).map_err(FilesFailure::from)?;
             output::show(&show::Done::new(&place.path), json, |it| {
                 format!("created {}/\n", it.shown())
             })
         }
-        FilesSubcommand::Rm { place, owner, json } => {
+        FilesSubcommand::Rm { place, owner } => {
             let place: Place = place.parse()?;
             changing(&place, owner)?.remove(&place.path).map_err(FilesFailure::from)?;
             output::show(&show::Done::new(&place.path), json, |it| {
                 format!("removed {}\n", it.shown())
             })
         }
-        FilesSubcommand::Mv { from, to, replace, owner, json } => {
+        FilesSubcommand::Mv { from, to, replace, owner } => {
             rename(&from, &to, &replace, owner, json)?
         }
-        FilesSubcommand::Check { volume, json } => return check(&volume, json),
+        FilesSubcommand::Check { volume } => return check(&volume, json),
     };
     print(&said)?;
     Ok(ExitCode::SUCCESS)

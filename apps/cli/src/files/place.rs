@@ -13,7 +13,6 @@ use super::FilesFailure;
 pub(super) struct Place {
     /// The URL of the volume.
     pub(super) url: Url,
-    /// The path in it.
     pub(super) path: Path,
     /// Whether the path ends with a slash, as that of a directory.
     pub(super) is_directory: bool,

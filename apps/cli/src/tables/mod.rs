@@ -20,7 +20,6 @@ use crate::output::listed_volumes;
 
 pub(crate) use status::{device_list, status, time, uptime};
 
-/// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     if volumes.is_empty() {
         return "no volumes: create one with 'nearflash volume create NAME --size SIZE --device DEVICE', \
@@ -141,50 +140,32 @@ pub(crate) fn nodes(nodes: &[NodeStatus]) -> String {
 
 /// The resources of a configuration file.
 pub(crate) fn declared(resources: &[Resource]) -> String {
-    if resources.is_empty() {
-        return "the file declares nothing\n".to_owned();
-    }
-    let mut table = table(&["KIND", "NAME", "DETAILS"], &[]);
-    for Resource { kind, name, detail } in resources {
-        table.add_row([*kind, name, detail]);
-    }
-    rendered(&table)
+    let none = "the file declares nothing\n";
+    listed(resources, none, (&["KIND", "NAME", "DETAILS"], &[]), |it| {
+        [it.kind, &it.name, &it.detail].map(str::to_owned)
+    })
 }
 
-/// All credentials.
 pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
-    if credentials.is_empty() {
-        return "no credentials: create one with 'nearflash credential create ID'\n".to_owned();
-    }
-    let mut table = table(&["CREDENTIAL", "GRANTS", "EXPIRES"], &[1]);
-    for credential in credentials {
-        table.add_row([
-            credential.id.clone(),
-            credential.grants.to_string(),
-            end(credential.expires_at, credential.expired),
-        ]);
-    }
-    rendered(&table)
+    let none = "no credentials: create one with 'nearflash credential create ID'\n";
+    listed(credentials, none, (&["CREDENTIAL", "GRANTS", "EXPIRES"], &[1]), |it| {
+        [it.id.clone(), it.grants.to_string(), end(it.expires_at, it.expired)]
+    })
 }
 
-/// Grants.
 pub(crate) fn grants(grants: &[GrantInfo]) -> String {
-    if grants.is_empty() {
-        return "no grants: add one with 'nearflash grant add ID VOLUME'\n".to_owned();
-    }
+    let none = "no grants: add one with 'nearflash grant add ID VOLUME'\n";
     let header = ["GRANT", "CREDENTIAL", "VOLUME", "RANGE", "RIGHTS", "EXPIRES"];
-    let mut table = table(&header, &[0]);
-    for grant in grants {
-        table.add_row([
+    listed(grants, none, (&header, &[0]), |grant| {
+        [
             grant.number.to_string(),
             if grant.seal { "(seal)".to_owned() } else { grant.credential.clone() },
             grant.volume.clone(),
             grant.path.clone().unwrap_or_else(|| range(grant)),
             grant.rights.clone(),
             end(grant.expires_at, grant.expired),
-        ]);
-    }
-    rendered(&table)
+        ]
+    })
 }
 
 /// The columns for the keys of a host.
@@ -248,36 +229,21 @@ pub(crate) fn previous_keys(host: &KeyedHost) -> String {
     ends.into_iter().filter_map(line).collect()
 }
 
-/// All CHAP accounts.
 pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
-    if accounts.is_empty() {
-        return "no CHAP accounts: add one with 'nearflash chap add USER'\n".to_owned();
-    }
-    let mut table = table(&["CHAP ACCOUNT", "MUTUAL USER", "INITIATORS"], &[]);
-    for account in accounts {
+    let none = "no CHAP accounts: add one with 'nearflash chap add USER'\n";
+    listed(accounts, none, (&["CHAP ACCOUNT", "MUTUAL USER", "INITIATORS"], &[]), |account| {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
         let names = account.initiators.join(",");
         let names = if names.is_empty() { "any".to_owned() } else { names };
-        table.add_row([account.user.clone(), mutual, names]);
-    }
-    rendered(&table)
+        [account.user.clone(), mutual, names]
+    })
 }
 
-/// All tokens.
 pub(crate) fn tokens(tokens: &[TokenInfo]) -> String {
-    if tokens.is_empty() {
-        return "no tokens: create one with 'nearflash token create NAME --scope read'\n"
-            .to_owned();
-    }
-    let mut table = table(&["TOKEN", "SCOPE", "EXPIRES"], &[]);
-    for token in tokens {
-        table.add_row([
-            token.name.clone(),
-            token.scope.to_string(),
-            end(token.expires_at, token.expired),
-        ]);
-    }
-    rendered(&table)
+    let none = "no tokens: create one with 'nearflash token create NAME --scope read'\n";
+    listed(tokens, none, (&["TOKEN", "SCOPE", "EXPIRES"], &[]), |it| {
+        [it.name.clone(), it.scope.to_string(), end(it.expires_at, it.expired)]
+    })
 }
 
 /// Registrations and reservations, one line per registrant.
@@ -305,14 +271,10 @@ pub(crate) fn reservations(reservations: &[ReservationInfo]) -> String {
     rendered(&table)
 }
 
-/// Jobs.
 pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
-    if jobs.is_empty() {
-        return "no jobs\n".to_owned();
-    }
-    let mut table = table(&["JOB", "KIND", "VOLUME", "STATE", "DONE", "OF", "STARTED"], &[0, 4, 5]);
-    for job in jobs {
-        table.add_row([
+    let header = ["JOB", "KIND", "VOLUME", "STATE", "DONE", "OF", "STARTED"];
+    let table = listed(jobs, "no jobs\n", (&header, &[0, 4, 5]), |job| {
+        [
             job.id.to_string(),
             job.kind.clone(),
             job.volume.clone(),
@@ -320,11 +282,11 @@ pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
             size(job.done_bytes),
             size(job.total_bytes),
             show_moment(job.started_at),
-        ]);
-    }
+        ]
+    });
     let failed = jobs.iter().filter_map(|job| job.error.as_ref().map(|error| (job.id, error)));
     let reasons: String = failed.map(|(id, error)| format!("job {id}: {error}\n")).collect();
-    rendered(&table) + &reasons
+    table + &reasons
 }
 
 /// A grant's range in the form of the command line.
@@ -359,6 +321,21 @@ pub(crate) fn table(header: &[&str], right_aligned: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// A table with a row for each item, or the sentence that there is none.
+fn listed<T, const COLUMNS: usize>(
+    items: &[T],
+    none: &str,
+    (header, right_aligned): (&[&str; COLUMNS], &[usize]),
+    row: impl Fn(&T) -> [String; COLUMNS],
+) -> String {
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    let mut table = table(header, right_aligned);
+    table.add_rows(items.iter().map(row));
+    rendered(&table)
 }
 
 pub(crate) fn rendered(table: &Table) -> String {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::wear;
-use super::{rendered, size, table, volumes};
+use super::{listed, rendered, size, table, volumes};
 use comfy_table::Table;
 use nearflash_api::{
     ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, PlaceInfo, Status,
@@ -103,13 +103,11 @@ fn devices(devices: &[DeviceInfo]) -> String {
 
 /// All devices, with their sources.
 pub(crate) fn device_list(devices: &[DeviceInfo]) -> String {
-    if devices.is_empty() {
-        return "no devices: add one with 'nearflash serve --device', or to the configuration file\n".to_owned();
-    }
+    let none =
+        "no devices: add one with 'nearflash serve --device', or to the configuration file\n";
     let header = ["DEVICE", "SIZE", "FREE", "BLOCK", "CACHE", "HEALTH", "SOURCE"];
-    let mut table = table(&header, &[1, 2, 3]);
-    for device in devices {
-        table.add_row([
+    let table = listed(devices, none, (&header, &[1, 2, 3]), |device| {
+        [
             device.name.clone(),
             size(device.bytes),
             size(device.free_bytes),
@@ -117,9 +115,9 @@ pub(crate) fn device_list(devices: &[DeviceInfo]) -> String {
             cache(device).to_owned(),
             device.health().to_owned(),
             device.source.clone().unwrap_or_else(|| device.kind.clone()),
-        ]);
-    }
-    rendered(&table) + &conditions(devices)
+        ]
+    });
+    table + &conditions(devices)
 }
 
 fn cache(device: &DeviceInfo) -> &'static str {
@@ -225,19 +223,10 @@ fn cores(cores: &[CoreInfo], silent: &[usize]) -> String {
 }
 
 fn hosts(hosts: &[HostInfo]) -> String {
-    if hosts.is_empty() {
-        return "no hosts are connected\n".to_owned();
-    }
-    let mut table = table(&["HOST NQN", "FROM", "I/O QUEUES", "SUBSYSTEM NQN"], &[2]);
-    for host in hosts {
-        table.add_row([
-            host.host.clone(),
-            host.address.to_string(),
-            host.io_queues.to_string(),
-            host.nqn.clone(),
-        ]);
-    }
-    rendered(&table)
+    let header = ["HOST NQN", "FROM", "I/O QUEUES", "SUBSYSTEM NQN"];
+    listed(hosts, "no hosts are connected\n", (&header, &[2]), |it| {
+        [it.host.clone(), it.address.to_string(), it.io_queues.to_string(), it.nqn.clone()]
+    })
 }
 
 /// Clients of the direct protocol; empty if the node does not serve it.
@@ -276,23 +265,18 @@ fn clients(status: &Status) -> String {
 
 /// iSCSI sessions; empty if the node does not serve iSCSI.
 fn initiators(status: &Status) -> String {
-    if status.initiators.is_empty() {
-        let said = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
-        return said.to_owned();
-    }
+    let none = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
     let header = ["INITIATOR", "FROM", "CHAP ACCOUNT", "CORE", "CONNECTIONS", "TARGET"];
-    let mut table = table(&header, &[3, 4]);
-    for session in &status.initiators {
-        table.add_row([
+    listed(&status.initiators, none, (&header, &[3, 4]), |session| {
+        [
             session.initiator.clone(),
             session.address.to_string(),
             session.user.clone().unwrap_or_else(|| "-".to_owned()),
             session.core.to_string(),
             session.connections.to_string(),
             session.target.clone().unwrap_or_else(|| "discovery".to_owned()),
-        ]);
-    }
-    rendered(&table)
+        ]
+    })
 }
 
 /// The places of which at least half are taken.

@@ -114,7 +114,6 @@ impl Series {
     }
 }
 
-/// Milliseconds as seconds.
 #[allow(clippy::cast_precision_loss)] // a chart has no more than three digits
 pub(super) fn seconds(millis: u64) -> f64 {
     millis as f64 / 1000.0

@@ -68,7 +68,6 @@ impl Rows {
     }
 }
 
-/// The trace as a document.
 pub(super) fn document(trace: &Trace) -> String {
     let mut requests: Vec<&TracedRequest> = trace.requests.iter().collect();
     requests.sort_by_key(|request| (request.core, request.received_ns));

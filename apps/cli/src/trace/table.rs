@@ -9,7 +9,6 @@ use crate::tables::{rendered, size, table};
 /// The number of requests that are shown one by one.
 const SLOWEST: usize = 5;
 
-/// The trace as text.
 pub(super) fn text(trace: &Trace) -> String {
     let mut text = String::new();
     if trace.requests.is_empty() {
