@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use nearflash::direct::Url;
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{Arena, Node, Side};
+use nearflash_bench::compare::{Arena, Node};
 use nearflash_tables::{
-    DirectTargets, GRANTS, contests, is_reached, round_line, to_json, to_markdown,
+    ContestSide, DirectTargets, GRANTS, contests, is_reached, round_line, to_json, to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -41,12 +41,12 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         if contest.what == GRANTS {
             grant(&node, dir)?;
         }
-        if let Some(file @ Side::File(_)) = &contest.base {
-            arena.fill(&contest.subject)?;
-            arena.fill(file)?;
+        if let Some(file @ ContestSide::File(_)) = &contest.base {
+            contest.subject.fill(&arena)?;
+            file.fill(&arena)?;
         }
         let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
-        results.push(arena.hold(&contest, &mut each)?);
+        results.push(contest.hold(&arena, &mut each)?);
     }
     Ok(Outcome {
         markdown: to_markdown(&results),

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{Arena, Node, Side, Tgt};
+use nearflash_bench::compare::{Arena, Node, Tgt};
 use nearflash_tables::{
-    IscsiTargets, figures_to_markdown, is_reached, iscsi_contests, round_line, skipped_to_markdown,
-    to_json, to_markdown,
+    ContestSide, IscsiTargets, figures_to_markdown, is_reached, iscsi_contests, round_line,
+    skipped_to_markdown, to_json, to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -36,7 +36,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     let arena =
         Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
     // As the peer's store is filled: blocks never written would not be read.
-    arena.fill(&Side::Iscsi(own.clone()))?;
+    ContestSide::Iscsi(own.clone()).fill(&arena)?;
     let tgt = Tgt::start(args.cores.server, RANGE_LEN)?;
     let targets = IscsiTargets { own, tgt: tgt.as_ref().map(Tgt::target) };
     let (mut results, mut skipped) = (Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         match contest {
             Ok(contest) if contest.what.contains(&args.filter) => {
                 let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
-                results.push(arena.hold(&contest, &mut each)?);
+                results.push(contest.hold(&arena, &mut each)?);
             }
             Err(contest) if contest.what.contains(&args.filter) => skipped.push(contest),
             Ok(_) | Err(_) => {}

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{Arena, Node, NodeSpec, Side};
+use nearflash_bench::compare::{Arena, Node, NodeSpec};
 use nearflash_tables::{
-    NvmeTcpTargets, Resources, is_reached, nvme_tcp_contests, resources, round_line, to_json,
-    to_markdown,
+    ContestSide, NvmeTcpTargets, Resources, is_reached, nvme_tcp_contests, resources, round_line,
+    to_json, to_markdown,
 };
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
@@ -48,16 +48,16 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
     // Blocks that were never written are not read from the device.
     if chosen.iter().any(|contest| contest.what.contains("file device")) {
-        arena.fill(&Side::File(targets.local.clone()))?;
-        arena.fill(&Side::NvmeTcp(targets.file.clone()))?;
+        arena.fill_file(&targets.local)?;
+        ContestSide::NvmeTcp(targets.file.clone()).fill(&arena)?;
     }
     if chosen.iter().any(|contest| contest.what.contains("RAM device")) {
-        arena.fill(&Side::NvmeTcp(targets.ram.clone()))?;
+        ContestSide::NvmeTcp(targets.ram.clone()).fill(&arena)?;
     }
     let mut results = Vec::new();
     for contest in chosen {
         let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
-        results.push(arena.hold(&contest, &mut each)?);
+        results.push(contest.hold(&arena, &mut each)?);
     }
     let lines = taken.as_ref().map(|taken| taken.to_markdown()).unwrap_or_default();
     Ok(Outcome {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use nearflash::direct::Url;
-use nearflash_units::{ByteLen, KIB};
-
-use nearflash_bench::compare::{Contest, Ops, Score, Side};
+use nearflash_bench::compare::Ops;
 use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::NvmeTcpTarget;
+use nearflash_units::{ByteLen, KIB};
+
+use crate::contest::{Contest, ContestSide, Score};
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -196,19 +197,19 @@ pub fn contests(targets: &DirectTargets) -> Vec<Contest> {
 }
 
 impl DirectTargets {
-    fn side(&self, who: Who) -> Side {
+    fn side(&self, who: Who) -> ContestSide {
         match who {
-            Who::Floor => Side::Floor(Headers::DIRECT),
-            Who::Tcp => Side::Direct(self.tcp.clone()),
-            Who::NvmeTcp => Side::NvmeTcp(self.nvme_tcp.clone()),
-            Who::Local => Side::Direct(self.local.clone()),
-            Who::LocalFile => Side::Direct(self.local_file.clone()),
-            Who::File => Side::File(self.file.clone()),
-            Who::SealedTcp => Side::Direct(self.sealed_tcp.clone()),
-            Who::SealedLocal => Side::Direct(self.sealed_local.clone()),
-            Who::Handles(count) => Side::Handles(self.sealed_tcp.clone(), count),
-            Who::OneGrant => Side::EverySecond(self.one_grant.clone()),
-            Who::ManyGrants => Side::EverySecond(self.many_grants.clone()),
+            Who::Floor => ContestSide::Floor(Headers::DIRECT),
+            Who::Tcp => ContestSide::Direct(self.tcp.clone()),
+            Who::NvmeTcp => ContestSide::NvmeTcp(self.nvme_tcp.clone()),
+            Who::Local => ContestSide::Direct(self.local.clone()),
+            Who::LocalFile => ContestSide::Direct(self.local_file.clone()),
+            Who::File => ContestSide::File(self.file.clone()),
+            Who::SealedTcp => ContestSide::Direct(self.sealed_tcp.clone()),
+            Who::SealedLocal => ContestSide::Direct(self.sealed_local.clone()),
+            Who::Handles(count) => ContestSide::Handles(self.sealed_tcp.clone(), count),
+            Who::OneGrant => ContestSide::EverySecond(self.one_grant.clone()),
+            Who::ManyGrants => ContestSide::EverySecond(self.many_grants.clone()),
         }
     }
 }
@@ -216,8 +217,8 @@ impl DirectTargets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contest::ContestResult;
     use crate::results::{to_json, to_markdown};
-    use nearflash_bench::compare::ContestResult;
     use nearflash_bench::compare::{Figure, OwnTime, Part, Ratio, Round};
     use nearflash_units::Nanos;
 

@@ -3,13 +3,14 @@
 
 use std::fmt::Write as _;
 
-use nearflash_units::{ByteLen, KIB};
-
-use nearflash_bench::compare::{Contest, ContestResult, Ops, Score, Side};
-use nearflash_bench::compare::{Figure, Ratio};
-use nearflash_bench::compare::{ISCSI_PERF_NOT_INSTALLED, TGT_NOT_INSTALLED, find};
+use nearflash_bench::compare::{
+    Figure, ISCSI_PERF_NOT_INSTALLED, Ops, Ratio, TGT_NOT_INSTALLED, find,
+};
 use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::IscsiTarget;
+use nearflash_units::{ByteLen, KIB};
+
+use crate::contest::{Contest, ContestResult, ContestSide, Score};
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -147,19 +148,19 @@ impl IscsiTargets {
         })
     }
 
-    fn side(&self, who: Who, has_perf: bool) -> Result<Side, &'static str> {
+    fn side(&self, who: Who, has_perf: bool) -> Result<ContestSide, &'static str> {
         let by_perf = |target: &IscsiTarget| match has_perf {
-            true => Ok(Side::IscsiPerf(target.clone())),
+            true => Ok(ContestSide::IscsiPerf(target.clone())),
             false => Err(ISCSI_PERF_NOT_INSTALLED),
         };
         match who {
-            Who::Floor => Ok(Side::Floor(Headers::ISCSI)),
+            Who::Floor => Ok(ContestSide::Floor(Headers::ISCSI)),
             Who::OwnByPerf => by_perf(&self.own),
             Who::TgtByPerf => by_perf(self.tgt.as_ref().ok_or(TGT_NOT_INSTALLED)?),
             Who::Own(sessions, connections) => {
-                Ok(Side::Iscsi(IscsiTarget { sessions, connections, ..self.own.clone() }))
+                Ok(ContestSide::Iscsi(IscsiTarget { sessions, connections, ..self.own.clone() }))
             }
-            Who::OneRead => Ok(Side::IscsiOneRead(self.own.clone())),
+            Who::OneRead => Ok(ContestSide::IscsiOneRead(self.own.clone())),
         }
     }
 }

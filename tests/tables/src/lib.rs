@@ -3,6 +3,7 @@
 //! [`nearflash_bench::compare`].
 
 mod agreement;
+mod contest;
 mod direct;
 mod fio;
 mod iscsi;
@@ -16,6 +17,7 @@ pub use agreement::{
     AGREEMENT_LOADS, Agreement, AgreementLoad, AgreementRound, agreements_to_json,
     agreements_to_markdown, measure_agreement,
 };
+pub use contest::{Contest, ContestResult, ContestSide, Score};
 pub use direct::{DirectTargets, GRANTS, contests};
 pub use fio::{FioSpec, LoadFigure, measure_fio};
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use nearflash_units::{ByteLen, KIB};
-
-use nearflash_bench::compare::{Contest, Ops, Score, Side};
+use nearflash_bench::compare::Ops;
 use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::NvmeTcpTarget;
+use nearflash_units::{ByteLen, KIB};
+
+use crate::contest::{Contest, ContestSide, Score};
 
 /// The targets of the contests.
 #[derive(Clone, Debug)]
@@ -162,14 +163,14 @@ pub fn nvme_tcp_contests(targets: &NvmeTcpTargets) -> Vec<Contest> {
 }
 
 impl NvmeTcpTargets {
-    fn side(&self, who: Who) -> Side {
+    fn side(&self, who: Who) -> ContestSide {
         match who {
-            Who::Floor => Side::Floor(Headers::NVME_TCP),
-            Who::Null => Side::NvmeTcp(self.null.clone()),
-            Who::Ram => Side::NvmeTcp(self.ram.clone()),
-            Who::File => Side::NvmeTcp(self.file.clone()),
-            Who::Local => Side::File(self.local.clone()),
-            Who::LocalAndFloor => Side::FileAndFloor(self.local.clone(), Headers::NVME_TCP),
+            Who::Floor => ContestSide::Floor(Headers::NVME_TCP),
+            Who::Null => ContestSide::NvmeTcp(self.null.clone()),
+            Who::Ram => ContestSide::NvmeTcp(self.ram.clone()),
+            Who::File => ContestSide::NvmeTcp(self.file.clone()),
+            Who::Local => ContestSide::File(self.local.clone()),
+            Who::LocalAndFloor => ContestSide::FileAndFloor(self.local.clone(), Headers::NVME_TCP),
         }
     }
 }
@@ -177,9 +178,9 @@ impl NvmeTcpTargets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contest::ContestResult;
     use crate::resources::Resources;
     use crate::results::{to_json, to_markdown};
-    use nearflash_bench::compare::ContestResult;
     use nearflash_bench::compare::{Figure, OwnTime, Part, Ratio, Round};
     use nearflash_bench::subject::Target;
     use nearflash_units::Nanos;

@@ -4,7 +4,7 @@ use nearflash_units::{ByteLen, Nanos};
 use serde::Serialize;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{Arena, Ops, Side, Timing};
+use nearflash_bench::compare::{Arena, Ops, Timing};
 use nearflash_bench::engine::{Needs, NvmeTcpEngine, Opener, Remote};
 use nearflash_bench::subject::NvmeTcpTarget;
 
@@ -37,7 +37,7 @@ pub fn resources(arena: &Arena<'_>, null: &NvmeTcpTarget) -> Result<Resources, B
     let Arena { node, cores, range_len, .. } = *arena;
     let timing = Timing { ramp: Nanos(0), span: Nanos::from_millis(500), rounds: 1 };
     let short = Arena { node, cores, range_len, timing };
-    short.rounds(&[&Side::NvmeTcp(null.clone())], Ops::reads(OP_LEN, DEPTH), &mut |_| {})?;
+    short.rounds(&[null], Ops::reads(OP_LEN, DEPTH), &mut |_| {})?;
     let busy_len = node.resident_len()?;
     let idle = (0..IDLE_CONTROLLERS)
         .map(|_| idle_connections(null))

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::contest::{Contest, ContestResult};
 use crate::resources::{Resources, ResourcesPart};
-use nearflash_bench::compare::{Contest, ContestResult};
 use nearflash_bench::compare::{Figure, Part, Round};
 use nearflash_bench::placement::Place;
 use nearflash_bench::report::SCHEMA;

@@ -7,9 +7,10 @@ use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::{Arena, Ops, Side};
+use super::arena::{Arena, FILL, Ops, Side};
 use super::round::{Figure, Ratio, Round};
 use crate::BenchError;
+use crate::engine::Remote;
 use crate::floor::Headers;
 use crate::report::{count, micros};
 use crate::subject::NvmeTcpTarget;
@@ -55,21 +56,19 @@ const LOADS: [(Device, Direction, u32); 8] = [
 pub fn demo(arena: &Arena<'_>, targets: &DemoTargets) -> Result<String, BenchError> {
     let progress = progress(arena.timing.rounds);
     progress.set_message("writing the file and the volume");
-    let local = Side::File(targets.local.clone());
-    let file = Side::NvmeTcp(targets.file.clone());
-    let null = Side::NvmeTcp(targets.null.clone());
-    let floor = Side::Floor(Headers::NVME_TCP);
-    arena.fill(&local)?;
-    arena.fill(&file)?;
+    let DemoTargets { null, file, local } = targets;
+    let floor = Headers::NVME_TCP;
+    arena.fill_file(local)?;
+    arena.fill(&Remote::connect(file, FILL.needs())?)?;
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header(["", "local", "remote", "predicted", "floor", "remote / predicted"]);
     let (mut counted, mut dropped) = (0, 0);
     for (device, direction, depth) in LOADS {
         progress.set_message(describe(device, direction, depth));
-        let sides = match device {
-            Device::File => &[&local, &floor, &file][..],
-            Device::Null => &[&floor, &null],
+        let sides: &[&dyn Side] = match device {
+            Device::File => &[local, &floor, file],
+            Device::Null => &[&floor, null],
         };
         let ops = Ops { direction, ..Ops::reads(OP_LEN, depth) };
         let rounds = arena.rounds(sides, ops, &mut |_| progress.inc(1))?;

@@ -19,23 +19,22 @@ pub const ISCSI_PERF_NOT_INSTALLED: &str = "iscsi-perf is not installed (Debian:
 
 /// Errors of `iscsi-perf`.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum IscsiPerfError {
     /// It cannot be started.
     #[error("cannot start iscsi-perf: {0}; is it installed (Debian: libiscsi-bin)?")]
     Start(#[from] io::Error),
     /// It reported no rate.
     #[error("iscsi-perf reported no rate for {target}: {said}")]
-    NoRate {
-        /// The target.
-        target: String,
-        /// Its output.
-        said: String,
-    },
+    NoRate { target: String, said: String },
 }
 
 /// Runs random reads of one 4 KiB block with this queue depth for at least this time. The program
 /// runs on the calling thread's core.
-pub(super) fn measure(
+///
+/// # Errors
+/// When the program is missing or reports no rate.
+pub fn measure_iscsi_perf(
     target: &IscsiTarget,
     depth: u32,
     span: Nanos,

@@ -5,8 +5,8 @@
 //! core-to-core latency before and after. A round counts only if its cores stayed in one place and
 //! were not used by others. The result is the median of the rounds' ratios, with their quartiles.
 
+mod arena;
 mod awake;
-mod contest;
 mod demo;
 mod fio_job;
 mod iscsi_perf;
@@ -16,13 +16,13 @@ mod round;
 mod tgt;
 mod tgt_error;
 
+pub use arena::{Arena, FILL, Measure, Ops, Side, Timing};
 pub use awake::KeptAwake;
-pub use contest::{Arena, Contest, ContestResult, Ops, Score, Side, Timing};
 pub use demo::{DemoTargets, demo};
 pub use fio_job::{
     FIO_NOT_INSTALLED, FioError, FioJob, FioLatency, FioSide, is_fio_installed, run_fio,
 };
-pub use iscsi_perf::{ISCSI_PERF_NOT_INSTALLED, IscsiPerfError};
+pub use iscsi_perf::{ISCSI_PERF_NOT_INSTALLED, IscsiPerfError, measure_iscsi_perf};
 pub use node::{Node, NodeError, NodeSpec};
 pub use programs::find;
 pub use round::{CORE_SHARE_MIN, Figure, OwnTime, Part, Ratio, Round, Verdict};

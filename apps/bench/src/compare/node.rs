@@ -10,7 +10,7 @@ use nearflash_api::Ready;
 use nearflash_api::process::{self, StartError};
 use nearflash_units::{ByteLen, KIB};
 
-use crate::cpu::{self, ThreadTime};
+use crate::cpu;
 use crate::recorder::CpuTime;
 use crate::subject::{IscsiTarget, NvmeTcpTarget, Target};
 
@@ -32,29 +32,20 @@ pub struct NodeSpec {
 
 /// Errors of a node.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum NodeError {
     /// The program is missing or cannot be started.
     #[error(
         "cannot start {binary}: {source}; build it with `cargo build --release`, \
          or name it in NEARFLASH_BIN"
     )]
-    Start {
-        /// The program.
-        binary: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Start { binary: PathBuf, source: io::Error },
     /// The node's first line is not its ready message.
     #[error(transparent)]
     NotReady(StartError),
     /// A command to the node failed.
     #[error("nearflash {command}: {said}")]
-    Refused {
-        /// The command.
-        command: String,
-        /// Its error message.
-        said: String,
-    },
+    Refused { command: String, said: String },
     /// The process has ended.
     #[error("the node is gone: {0}")]
     Gone(#[from] io::Error),
@@ -156,14 +147,6 @@ impl Node {
     /// When the process has ended.
     pub fn cpu_time(&self) -> Result<CpuTime, NodeError> {
         Ok(cpu::of_process(self.process_id())?.cpu)
-    }
-
-    /// Processor time by threads. The node's cores are named `core-0` and so on.
-    ///
-    /// # Errors
-    /// When the process has ended.
-    pub fn thread_times(&self) -> Result<Vec<ThreadTime>, NodeError> {
-        Ok(cpu::of_threads(self.process_id())?)
     }
 
     /// Its process ID.

@@ -4,21 +4,12 @@ use std::io;
 
 /// Errors of `tgt`.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum TgtError {
     /// Its file, folder or process cannot be used.
     #[error("tgt: {what}: {source}")]
-    Io {
-        /// The object of the failed operation.
-        what: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { what: &'static str, source: io::Error },
     /// A `tgtadm` command failed.
     #[error("tgtadm {command}: {said}")]
-    Refused {
-        /// The command.
-        command: String,
-        /// Its error message.
-        said: String,
-    },
+    Refused { command: String, said: String },
 }

@@ -104,6 +104,7 @@ pub struct WorkloadSpec {
 
 /// The reason why a workload is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum WorkloadError {
     /// `--bs 0`.
     #[error("--bs 0 transfers nothing: give a block size, for example --bs 4k")]
@@ -113,22 +114,12 @@ pub enum WorkloadError {
         "the range of {range} is shorter than one operation of {op}: give a larger --size or a \
          smaller --bs"
     )]
-    RangeTooSmall {
-        /// Length of the range.
-        range: ByteLen,
-        /// Length of one operation.
-        op: ByteLen,
-    },
+    RangeTooSmall { range: ByteLen, op: ByteLen },
     /// The range exceeds the address space.
     #[error(
         "--offset {offset} and the range of {range} exceed 2^63 bytes: give a smaller --offset"
     )]
-    OutOfAddresses {
-        /// The offset.
-        offset: ByteLen,
-        /// Length of the range.
-        range: ByteLen,
-    },
+    OutOfAddresses { offset: ByteLen, range: ByteLen },
 }
 
 /// The operations of one job, in order.
@@ -163,11 +154,6 @@ impl Workload {
         let order = Permutation::new(count, spec.seed);
         let random = spec.seed ^ 0x6E65_6172;
         Ok(Self { spec, count, order, taken: 0, random })
-    }
-
-    /// Number of operations in one pass over the range.
-    pub fn ops_per_pass(&self) -> u64 {
-        self.count
     }
 
     /// The next operation; `None` after the last.
