@@ -22,84 +22,49 @@ pub struct Scheme {
 
 /// The error of a text that is not a valid URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum UrlError {
     /// The scheme is missing or another one.
     #[error(
         "'{text}' is not a valid direct URL: write direct://HOST:PORT/VOLUME, \
          direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
     )]
-    Scheme {
-        /// The text.
-        text: String,
-    },
+    Scheme { text: String },
     /// The host is missing.
     #[error("'{text}' names no host: write {}", form(.scheme))]
-    NoHost {
-        /// The text.
-        text: String,
-        /// Its scheme.
-        scheme: &'static Scheme,
-    },
+    NoHost { text: String, scheme: &'static Scheme },
     /// The host is neither a name nor an address.
     #[error(
         "'{host}' is not a valid host: an IPv6 address is in brackets, and nothing else has \
          colons; write {}", form(.scheme)
     )]
-    Host {
-        /// The host.
-        host: String,
-        /// The scheme.
-        scheme: &'static Scheme,
-    },
+    Host { host: String, scheme: &'static Scheme },
     /// The port is not valid.
     #[error(
         "'{text}' is not a valid TCP port: write a number from 1 to 65535, usually {}",
         .scheme.port
     )]
-    Port {
-        /// The text.
-        text: String,
-        /// The scheme.
-        scheme: &'static Scheme,
-    },
+    Port { text: String, scheme: &'static Scheme },
     /// The path does not end in `.sock`.
     #[error(
         "'{text}' names no socket: write direct+local:PATH.sock/VOLUME, the path ending in .sock"
     )]
-    NoSocket {
-        /// The text.
-        text: String,
-    },
+    NoSocket { text: String },
     /// A percent sign is not followed by two digits, or the decoded bytes are not UTF-8.
     #[error(
         "'{part}' is not percent-encoded UTF-8: write two hexadecimal digits after each percent \
          sign, and %25 for the percent sign itself"
     )]
-    Encoding {
-        /// The part of the URL.
-        part: String,
-    },
+    Encoding { part: String },
     /// The option does not exist.
     #[error("'{key}' is not a valid option of this URL: use {expected}")]
-    UnknownKey {
-        /// The option.
-        key: String,
-        /// The valid options.
-        expected: &'static str,
-    },
+    UnknownKey { key: String, expected: &'static str },
     /// The token of the seal is not one.
     #[error(transparent)]
     Seal(nearflash_direct::wire::TokenError),
     /// The option does not have this value.
     #[error("'{value}' is not a valid value of {key}: use {expected}")]
-    Value {
-        /// The option.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// The valid values.
-        expected: &'static str,
-    },
+    Value { key: &'static str, value: String, expected: &'static str },
 }
 
 fn form(Scheme { name, port, path }: &Scheme) -> String {

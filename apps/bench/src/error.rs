@@ -12,6 +12,7 @@ use crate::workload::WorkloadError;
 
 /// The reason why a measurement could not be made. Each message is one line and names a remedy.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum BenchError {
     /// The options contradict each other or the target.
     #[error(transparent)]
@@ -27,24 +28,13 @@ pub enum BenchError {
     File(#[from] FileError),
     /// The run would write to something that a person may want to keep.
     #[error("{target} holds {what}: choose another target, or add --force, which destroys it")]
-    Holds {
-        /// The target.
-        target: String,
-        /// Its contents.
-        what: &'static str,
-    },
+    Holds { target: String, what: &'static str },
     /// The target cannot be read, so that nobody knows what it holds.
     #[error("cannot read what the target holds: {source}: add --force to write to it nevertheless")]
-    Unread {
-        /// The reason.
-        source: Box<EngineError>,
-    },
+    Unread { source: Box<EngineError> },
     /// io_uring is not available.
     #[error("{}", ring_refusal(.source))]
-    NoRing {
-        /// The system's error.
-        source: io::Error,
-    },
+    NoRing { source: io::Error },
     /// The floor could not be measured.
     #[error(transparent)]
     Floor(#[from] FloorError),
@@ -65,12 +55,7 @@ pub enum BenchError {
     Direct(#[from] nearflash::direct::Error),
     /// The NQN is not valid.
     #[error("'{name}' is not a valid NQN: {source}")]
-    Nqn {
-        /// The name as given.
-        name: String,
-        /// The reason.
-        source: nearflash::nvme_tcp::NqnError,
-    },
+    Nqn { name: String, source: nearflash::nvme_tcp::NqnError },
     /// The node that was started for a comparison failed.
     #[error(transparent)]
     Node(#[from] crate::compare::NodeError),
@@ -85,20 +70,10 @@ pub enum BenchError {
     IscsiPerf(#[from] crate::compare::IscsiPerfError),
     /// A job stopped.
     #[error("job {job}: {source}")]
-    Job {
-        /// Its index.
-        job: usize,
-        /// The reason.
-        source: JobFailure,
-    },
+    Job { job: usize, source: JobFailure },
     /// The report could not be written.
     #[error("cannot write the report to {path}: {source}")]
-    Output {
-        /// Its path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Output { path: PathBuf, source: io::Error },
 }
 
 fn ring_refusal(source: &io::Error) -> String {

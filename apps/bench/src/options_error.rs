@@ -4,6 +4,7 @@ use nearflash_units::ByteLen;
 
 /// Options that contradict each other or the target.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum OptionsError {
     /// The floor has only one direction.
     #[error("floor:// measures reads or writes, not a mix: give --rw read or --rw write")]
@@ -51,65 +52,28 @@ pub enum OptionsError {
         "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \
          {len}: reduce one of them"
     )]
-    BeyondTarget {
-        /// End of the last range.
-        end: ByteLen,
-        /// The target.
-        target: String,
-        /// Length of the target.
-        len: ByteLen,
-    },
+    BeyondTarget { end: ByteLen, target: String, len: ByteLen },
     /// The operations are not aligned to the volume's block size.
     #[error(
         "--bs {op_len}, --offset and --offset-increment must be multiples of the volume's block \
          size: {block_len}"
     )]
-    PartOfBlock {
-        /// Length of one operation.
-        op_len: ByteLen,
-        /// The block size.
-        block_len: ByteLen,
-    },
+    PartOfBlock { op_len: ByteLen, block_len: ByteLen },
     /// The operations exceed the target's maximum transfer length.
     #[error("--bs {op_len} exceeds the {max} that the target takes in one command: reduce it")]
-    OpTooLong {
-        /// Length of one operation.
-        op_len: ByteLen,
-        /// The target's limit.
-        max: ByteLen,
-    },
+    OpTooLong { op_len: ByteLen, max: ByteLen },
     /// The queue depth exceeds that of a queue.
     #[error("--iodepth {depth} exceeds the {max} of one queue: add queues=N to the target")]
-    TooDeep {
-        /// Queue depth per queue pair.
-        depth: usize,
-        /// The target's limit.
-        max: u16,
-    },
+    TooDeep { depth: usize, max: u16 },
     /// The queue depth exceeds that of a connection.
     #[error("--iodepth {depth} exceeds the {max} of one connection: lower it, or add --numjobs")]
-    DeeperThanPair {
-        /// Queue depth per job.
-        depth: usize,
-        /// The node's limit.
-        max: usize,
-    },
+    DeeperThanPair { depth: usize, max: usize },
     /// The queue depth exceeds a session's command window.
     #[error("--iodepth {depth} exceeds the {max} of one session: add sessions=N to the target")]
-    DeeperThanWindow {
-        /// Queue depth per session.
-        depth: usize,
-        /// The target's limit.
-        max: usize,
-    },
+    DeeperThanWindow { depth: usize, max: usize },
     /// The target grants fewer queues than requested.
     #[error("the target grants {granted} queues of {wanted}: lower queues=N")]
-    TooManyQueues {
-        /// Queues requested.
-        wanted: u16,
-        /// Queues granted.
-        granted: u16,
-    },
+    TooManyQueues { wanted: u16, granted: u16 },
     /// The target does not support the digests.
     #[error("the target does not grant the requested digests: drop digest= from the target")]
     NoDigests,

@@ -17,17 +17,13 @@ pub struct CoreId(pub u16);
 
 /// The reason why a thread could not be pinned.
 #[derive(Clone, Copy, Debug, Eq, thiserror::Error, PartialEq)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PlacementError {
     /// The core does not exist, or the process may not use it.
     #[error(
         "core {core} cannot be used: {reason}; `nproc` and `taskset -p $$` show the available ones"
     )]
-    CoreRefused {
-        /// The core.
-        core: u16,
-        /// The system's error.
-        reason: rustix::io::Errno,
-    },
+    CoreRefused { core: u16, reason: rustix::io::Errno },
 }
 
 /// Pins the calling thread to a core.

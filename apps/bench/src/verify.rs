@@ -19,42 +19,23 @@ const SEED_AT: std::ops::Range<usize> = 16..24;
 
 /// The fault of a block that was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Mismatch {
     /// No header: never written, or overwritten by something else.
     #[error("offset {}: no verify header, so nothing was written here by --verify", .offset.0)]
-    NoHeader {
-        /// The offset of the read.
-        offset: ByteOffset,
-    },
+    NoHeader { offset: ByteOffset },
     /// The block belongs to another offset.
     #[error("offset {}: holds the block written to offset {}", .offset.0, .found.0)]
-    Misdirected {
-        /// The offset of the read.
-        offset: ByteOffset,
-        /// The offset in the header.
-        found: ByteOffset,
-    },
+    Misdirected { offset: ByteOffset, found: ByteOffset },
     /// The block belongs to another run.
     #[error(
         "offset {}: written by a run with --randseed {found}: \
          read it with that seed, or write it again", .offset.0
     )]
-    OtherSeed {
-        /// The offset of the read.
-        offset: ByteOffset,
-        /// The seed in the header.
-        found: u64,
-    },
+    OtherSeed { offset: ByteOffset, found: u64 },
     /// The block is corrupt.
     #[error("offset {}: crc32c is {computed:#010x}, the header says {expected:#010x}", .offset.0)]
-    Corrupt {
-        /// The offset of the read.
-        offset: ByteOffset,
-        /// The checksum in the header.
-        expected: u32,
-        /// The checksum of the data read.
-        computed: u32,
-    },
+    Corrupt { offset: ByteOffset, expected: u32, computed: u32 },
 }
 
 /// Makes a payload verifiable.

@@ -62,60 +62,34 @@ fn file_remedy(kind: io::ErrorKind) -> &'static str {
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("{}: {source}: {}", path.display(), file_remedy(source.kind()))]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// The file is not valid TOML, or has an unknown key.
     #[error("{}, line {line}: {message}", path.display())]
     Toml {
-        /// The file.
         path: PathBuf,
         /// The line of the error, from 1.
         line: usize,
-        /// The parser's message.
         message: Box<str>,
     },
     /// A value is not valid for its key. The source quotes the value.
     #[error("{key}: {}", OneLine(source))]
-    Value {
-        /// The key.
-        key: Key,
-        /// The error of the value.
-        source: ValueError,
-    },
+    Value { key: Key, source: ValueError },
     /// Two devices or two volumes have the same name.
     #[error("{key}: the name '{name}' is used twice: give each its own name")]
-    Twice {
-        /// The key.
-        key: Key,
-        /// The name.
-        name: Name,
-    },
+    Twice { key: Key, name: Name },
     /// A volume names a device that is not configured.
     #[error("{key}: volume '{volume}' needs device '{device}': add --device {device}=…")]
-    NoSuchDevice {
-        /// The key.
-        key: Key,
-        /// The volume.
-        volume: Name,
-        /// The device.
-        device: Name,
-    },
+    NoSuchDevice { key: Key, volume: Name, device: Name },
     /// No device is configured.
     #[error("no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)")]
     NoDevice,
     /// A slice without a cluster.
     #[error("{key}: a slice is a part of a cluster's space: add --cluster")]
-    SliceWithoutCluster {
-        /// The key.
-        key: Key,
-    },
+    SliceWithoutCluster { key: Key },
     /// A node of a cluster without a direct door.
     #[error(
         "--cluster: the other nodes reach this one over the direct protocol: add --direct ADDR:PORT"
@@ -131,18 +105,11 @@ pub enum ConfigError {
     #[error(
         "--cluster: a pool of {pool_len} has too little memory for the requests of other nodes: use --pool {least} or more"
     )]
-    ClusterPool {
-        /// The length of the pool.
-        pool_len: ByteLen,
-        /// The least one.
-        least: ByteLen,
-    },
+    ClusterPool { pool_len: ByteLen, least: ByteLen },
     /// The process may not run on this processor.
     #[error("{key}: processor {core} is not available: this process may use {allowed}")]
     NoSuchCore {
-        /// The key.
         key: Key,
-        /// The processor.
         core: usize,
         /// The processors that the process may run on, as a list.
         allowed: Box<str>,
@@ -152,10 +119,7 @@ pub enum ConfigError {
         "--http {address}: HTTP on the network needs TLS, also on a loopback address: add \
          --http-cert FILE and --http-key FILE"
     )]
-    HttpWithoutTls {
-        /// The address.
-        address: SocketAddr,
-    },
+    HttpWithoutTls { address: SocketAddr },
     /// A certificate without HTTP on the network.
     #[error("--http-cert and --http-key: they are for HTTP on the network: add --http ADDR:PORT")]
     TlsWithoutHttp,
@@ -192,6 +156,7 @@ impl ConfigError {
 
 /// The error of one value.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ValueError {
     /// Not a device.
     #[error(transparent)]
@@ -236,31 +201,16 @@ pub enum ValueError {
         "'{text}' is not a valid address: write IP:PORT, for example 127.0.0.1:{port} or \
          [::1]:{port}"
     )]
-    Address {
-        /// The text.
-        text: Box<str>,
-        /// The protocol's default port.
-        port: u16,
-    },
+    Address { text: Box<str>, port: u16 },
     /// Not an address for HTTP.
     #[error("'{0}' is not a valid address: write IP:PORT, for example 127.0.0.1:4423, or none")]
     Http(Box<str>),
     /// Not an NQN.
     #[error("'{text}' is not a valid host NQN: {source}: write nqn.…, or any")]
-    Host {
-        /// The text.
-        text: Box<str>,
-        /// The error of the NQN.
-        source: NqnError,
-    },
+    Host { text: Box<str>, source: NqnError },
     /// Not an NQN, where only an NQN is possible.
     #[error("'{text}' is not a valid host NQN: {source}: write nqn.…")]
-    HostNqn {
-        /// The text.
-        text: Box<str>,
-        /// The error of the NQN.
-        source: NqnError,
-    },
+    HostNqn { text: Box<str>, source: NqnError },
     /// Neither an NQN nor an iSCSI name.
     #[error(transparent)]
     HostName(#[from] ParseHostNameError),
@@ -314,12 +264,7 @@ pub enum ValueError {
     NeedsDhchapKey(&'static str),
     /// A key of a table that needs another one.
     #[error("the key '{key}' needs the key '{other}': add it, or remove '{key}'")]
-    NeedsKey {
-        /// The key.
-        key: &'static str,
-        /// The other one.
-        other: &'static str,
-    },
+    NeedsKey { key: &'static str, other: &'static str },
     /// A table for a host that says nothing about it.
     #[error("the host has nothing but its name: add dhchap-key, psk-file or volumes")]
     HostOfNothing,
@@ -340,10 +285,7 @@ pub enum ValueError {
         "'{text}' is not a valid host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \
          (iqn.…, eui.… or naa.…), or any"
     )]
-    Initiator {
-        /// The text.
-        text: Box<str>,
-    },
+    Initiator { text: Box<str> },
     /// Not the name of a CHAP account.
     #[error(transparent)]
     ChapUser(#[from] ParseChapUserError),

@@ -34,11 +34,9 @@ enum Form {
     Many,
     /// [`Self::Many`], where each string can be a table.
     Resources(&'static TableForm),
-    /// Tables only.
     Tables(&'static TableForm),
 }
 
-/// Every key of a file.
 const KEYS: [(&str, Form); 31] = [
     ("device", Form::Resources(&tables::DEVICE)),
     ("volume", Form::Resources(&tables::VOLUME)),
@@ -77,11 +75,9 @@ const KEYS: [(&str, Form); 31] = [
 pub(super) struct TableForm {
     /// The key of the list of tables.
     pub(super) name: &'static str,
-    /// Its own keys.
     pub(super) keys: &'static [TableKey],
 }
 
-/// A key of a table.
 pub(super) struct TableKey {
     pub(super) name: &'static str,
     pub(super) is_required: bool,
@@ -99,7 +95,6 @@ pub(super) enum KeyForm {
     List(&'static TableForm),
 }
 
-/// A file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     path: PathBuf,
@@ -147,7 +142,6 @@ impl Table {
         self.get(key).unwrap_or_default()
     }
 
-    /// The list of a key.
     pub(super) fn list(&self, key: &str) -> Option<&[Value]> {
         let found = self.lists.iter().find(|(name, _)| *name == key);
         found.map(|(_, values)| values.as_slice())

@@ -119,7 +119,6 @@ pub(super) const GRANT: TableForm = TableForm {
     ],
 };
 
-/// A volume.
 pub(super) fn volume(value: &Value) -> Result<VolumeRequest, ValueError> {
     match value {
         Value::Text(text) => parse_volume(text),
@@ -235,7 +234,6 @@ pub struct GrantSpec {
     pub rights: Rights,
 }
 
-/// A host.
 pub(super) fn host(table: &Table) -> Result<HostSpec, ValueError> {
     let text = table.text("nqn");
     let refused = |source| ValueError::HostNqn { text: text.into(), source };
@@ -317,13 +315,11 @@ pub(super) fn chap(table: &Table) -> Result<ChapSpec, ValueError> {
     Ok(ChapSpec { user, secret_file, mutual, initiators })
 }
 
-/// A credential.
 pub(super) fn credential(table: &Table) -> Result<CredentialSpec, ValueError> {
     let (id, secret_file) = (table.text("id").parse()?, table.text("secret-file").into());
     Ok(CredentialSpec { id, secret_file })
 }
 
-/// A grant.
 pub(super) fn grant(table: &Table) -> Result<GrantSpec, ValueError> {
     let covers = match (table.get("range"), table.get("path")) {
         (None, None) => Covered::Range(GrantRange::WHOLE),

@@ -17,7 +17,6 @@ pub(super) struct VolumeParts<'a> {
 }
 
 impl VolumeParts<'_> {
-    /// The volume.
     pub(super) fn volume(self) -> Result<VolumeRequest, ValueError> {
         Ok(VolumeRequest {
             name: self.name.parse()?,

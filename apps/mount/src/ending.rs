@@ -31,7 +31,6 @@ const DETACHED: u8 = b'd';
 const FORCED: u8 = b'f';
 /// The answer when everything is durable.
 const DURABLE: &str = "durable";
-/// The longest answer.
 const ANSWER_LEN_MAX: usize = 4096;
 /// The time in which a process notices a command, unless it is stopped.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);

@@ -58,7 +58,6 @@ pub(crate) fn with_refusals(success: Response, statuses: &[StatusCode]) -> Respo
     refused(ok, |status| statuses.contains(&status)).build()
 }
 
-/// The responses of a route.
 pub(crate) fn of_route(route: &Route) -> Responses {
     let success = successes(route).into_iter().fold(
         ResponsesBuilder::new(),

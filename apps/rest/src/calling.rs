@@ -40,7 +40,6 @@ impl Calls {
         Ok(self.run(move |face| execute(face, asked)).await??)
     }
 
-    /// The metrics.
     pub(crate) async fn metrics(&self) -> Result<String, Refusal> {
         self.run(|face| face.metrics()).await
     }

@@ -61,7 +61,6 @@ const STATUSES: &[(StatusCode, &[ErrorCode])] = &[
     (StatusCode::INSUFFICIENT_STORAGE, &[ErrorCode::NoSpace]),
 ];
 
-/// The status of a code.
 pub(crate) fn status_of(code: ErrorCode) -> StatusCode {
     let row = STATUSES.iter().find(|(_, codes)| codes.contains(&code));
     row.map_or(StatusCode::INTERNAL_SERVER_ERROR, |(status, _)| *status)

@@ -35,7 +35,6 @@ pub(crate) enum Kind {
     Flag,
 }
 
-/// Any number.
 const NUMBER: Kind = Kind::Number { min: 0, max: u64::MAX };
 
 const fn up_to(max: u64) -> Kind {

@@ -19,19 +19,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason why there is no TLS.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum TlsError {
     /// A file is not PEM, or cannot be read.
     #[error("{option} {}: {source}: name a readable file with {content} in PEM", path.display())]
-    File {
-        /// The option that names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The content that it should have.
-        content: &'static str,
-        /// The cause.
-        source: pem::Error,
-    },
+    File { option: &'static str, path: PathBuf, content: &'static str, source: pem::Error },
     /// The certificate and the key do not fit together.
     #[error("--http-cert and --http-key: {0}: name a certificate and the key that belongs to it")]
     Pair(Error),

@@ -85,7 +85,7 @@ pub struct RunArgs {
     pub destroy: bool,
     /// Program to measure as well (repeatable) [default: those that are installed]
     #[arg(long = "peer", value_name = "PROGRAM", value_enum)]
-    pub peers: Vec<PeerName>,
+    pub peers: Vec<Peer>,
     /// Folder for results and scratch files; an interrupted run resumes from it [default:
     /// nearflash-study-DATE, with --quick nearflash-study-DATE-quick]
     #[arg(long, value_name = "DIR")]
@@ -105,28 +105,6 @@ pub struct RunArgs {
 fn names() -> PossibleValuesParser {
     let studies = catalogue().iter().map(|study| study.name());
     PossibleValuesParser::new(std::iter::once("all").chain(studies))
-}
-
-/// The values of `--peer`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-#[value(rename_all = "lower")]
-pub enum PeerName {
-    /// fio on the medium itself
-    Fio,
-    /// Debian's iSCSI target
-    Tgt,
-    /// nbdkit, over NBD
-    Nbdkit,
-}
-
-impl From<PeerName> for Peer {
-    fn from(name: PeerName) -> Self {
-        match name {
-            PeerName::Fio => Self::Fio,
-            PeerName::Tgt => Self::Tgt,
-            PeerName::Nbdkit => Self::Nbdkit,
-        }
-    }
 }
 
 /// The range of `--runtime`. In a shorter run no operation may complete; a longer one is a mistake.

@@ -245,7 +245,7 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
     };
     let peers = match args.peers.is_empty() {
         true => [Peer::Fio, Peer::Tgt, Peer::Nbdkit].into_iter().filter(installed).collect(),
-        false => args.peers.iter().map(|peer| Peer::from(*peer)).collect(),
+        false => args.peers.clone(),
     };
     Setting {
         is_quick: args.quick,
@@ -377,7 +377,7 @@ fn command_line(args: &RunArgs) -> String {
         flag("--destroy", None);
     }
     for peer in &args.peers {
-        flag("--peer", Some(peer_name(&Peer::from(*peer)).to_owned()));
+        flag("--peer", Some(peer_name(peer).to_owned()));
     }
     if let Some(costs) = &args.costs {
         flag("--costs", Some(quoted(&costs.display().to_string())));

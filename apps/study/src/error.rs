@@ -11,25 +11,14 @@ use crate::studies::CostError;
 
 /// The reason why points were not measured. Each message is one line and names a remedy.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StudyError {
     /// No study has that name.
     #[error("there is no study '{name}': use all, or some of {}", known.join(", "))]
-    Unknown {
-        /// The name as given.
-        name: String,
-        /// All studies.
-        known: Vec<&'static str>,
-    },
+    Unknown { name: String, known: Vec<&'static str> },
     /// A file or folder of the run cannot be accessed.
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// The failed operation.
-        action: &'static str,
-        /// Its file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// There is no program `nearflash`, which is the node of most points.
     #[error(
         "cannot find the program 'nearflash' next to this one or in PATH: install it, or name it in \
@@ -38,49 +27,28 @@ pub enum StudyError {
     NoNode,
     /// One of the programs that take part cannot be read.
     #[error("cannot read {}: {source}: name the program 'nearflash' in NEARFLASH_BIN", path.display())]
-    Program {
-        /// The program.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Program { path: PathBuf, source: io::Error },
     /// A point was measured and cannot be stored.
     #[error(
         "cannot write to {}: {source}: make room, then repeat the command to resume",
         path.display()
     )]
-    NotKept {
-        /// The points file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    NotKept { path: PathBuf, source: io::Error },
     /// The folder's results are not comparable with those of this run.
     #[error(
         "{} holds results of {what}: name another folder with --out, or start over with --fresh",
         path.display()
     )]
-    OtherRun {
-        /// The folder.
-        path: PathBuf,
-        /// The difference between the runs.
-        what: String,
-    },
+    OtherRun { path: PathBuf, what: String },
     /// Another run writes to the folder.
     #[error(
         "{} is being written to by another run: wait for its end, or name another folder with --out",
         path.display()
     )]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// The folder holds no results.
     #[error("{} holds no results: name the folder that a run wrote to", path.display())]
-    NoRun {
-        /// The folder.
-        path: PathBuf,
-    },
+    NoRun { path: PathBuf },
     /// The stored points cannot be read.
     #[error(
         "{} is not a list of measured points (line {line}): name another folder with --out, or \
@@ -88,7 +56,6 @@ pub enum StudyError {
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -100,7 +67,6 @@ pub enum StudyError {
         path.display()
     )]
     DiskFull {
-        /// The folder.
         path: PathBuf,
         /// Free bytes.
         free: ByteLen,
@@ -111,43 +77,26 @@ pub enum StudyError {
     #[error(
         "--target {target}: these studies write to it: give --destroy if its data may be overwritten"
     )]
-    TargetWritten {
-        /// The target's URL.
-        target: String,
-    },
+    TargetWritten { target: String },
     /// A `--target` is a file or device of this machine.
     #[error(
         "--target {target}: not a remote volume: use a nvme-tcp://, iscsi:// or direct:// URL, or \
          name a file or device of this machine with --local"
     )]
-    TargetNotServed {
-        /// The target's URL.
-        target: String,
-    },
+    TargetNotServed { target: String },
     /// A `--target` is named twice.
     #[error("--target {target}: named twice, so its points cannot be told apart: name it once")]
-    TargetTwice {
-        /// The target's URL.
-        target: String,
-    },
+    TargetTwice { target: String },
     /// The stored arguments of the run cannot be read.
     #[error(
         "{} cannot be used: {source}: remove it, and repeat --costs and --core-watts if the run \
          had these options",
         path.display()
     )]
-    Asked {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: AskedError,
-    },
+    Asked { path: PathBuf, source: AskedError },
     /// `--publish` names a folder that holds the results of a run.
     #[error("--publish {}: the folder holds results of a run: name another folder", path.display())]
-    PublishedOverRun {
-        /// The folder.
-        path: PathBuf,
-    },
+    PublishedOverRun { path: PathBuf },
     /// `--local` cannot be used.
     #[error(transparent)]
     Local(#[from] LocalError),
@@ -179,15 +128,11 @@ impl StudyError {
 
 /// The reason why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum AskedError {
     /// The file has the schema of another version.
     #[error("it has schema {found}, but this version reads {known}")]
-    Schema {
-        /// Its schema.
-        found: u64,
-        /// The schema of this version.
-        known: u64,
-    },
+    Schema { found: u64, known: u64 },
     /// The file is not valid JSON, or lacks a field.
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
@@ -198,6 +143,7 @@ pub enum AskedError {
 
 /// The reason why a user's file or device is not measured.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum LocalError {
     /// It is in use, or cannot be opened.
     #[error("--local: {0}")]
@@ -207,28 +153,11 @@ pub enum LocalError {
         "--local: {} holds {what}: name another, or give --destroy to erase it",
         path.display()
     )]
-    Holds {
-        /// The file or device.
-        path: PathBuf,
-        /// The data found.
-        what: &'static str,
-    },
+    Holds { path: PathBuf, what: &'static str },
     /// It is too short.
     #[error("--local: {} is {len} long: it must be at least {len_min} long", path.display())]
-    TooSmall {
-        /// The file or device.
-        path: PathBuf,
-        /// Its length.
-        len: ByteLen,
-        /// The minimum length.
-        len_min: ByteLen,
-    },
+    TooSmall { path: PathBuf, len: ByteLen, len_min: ByteLen },
     /// It is neither a file nor a block device.
     #[error("--local: {}: {source}: name a file or a block device", path.display())]
-    Absent {
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Absent { path: PathBuf, source: io::Error },
 }

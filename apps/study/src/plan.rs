@@ -30,6 +30,7 @@ pub struct Point {
 
 /// The subject of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Subject {
     /// The bare TCP exchange on this machine with these headers: the wire's share.
     Wire(Headers),
@@ -38,7 +39,6 @@ pub enum Subject {
     /// Volumes of a node that is started on this machine for the run, one volume per medium.
     /// Clients are assigned to the volumes in turn.
     Node {
-        /// The protocol and transport.
         door: Door,
         /// The media of the volumes.
         media: Vec<Medium>,
@@ -48,16 +48,13 @@ pub enum Subject {
     /// A volume in the space of a cluster, whose nodes and etcd are started on this machine for the run.
     /// Each client reaches it over one of the nodes, in turn.
     Space {
-        /// The protocol and transport.
         door: Door,
-        /// The number of nodes.
         nodes: u8,
         /// The nodes that have the volume's blocks.
         spread: Spread,
     },
     /// A volume served by another program on this machine, if it is installed.
     Peer {
-        /// The program.
         peer: Peer,
         /// The medium of the volume.
         medium: Medium,
@@ -148,14 +145,17 @@ pub enum Medium {
 }
 
 /// Another program that serves flash, measured with the same loads.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, Eq, Hash, PartialEq, clap::ValueEnum, serde::Deserialize, serde::Serialize,
+)]
 #[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
 pub enum Peer {
-    /// fio with io_uring, on the medium itself.
+    /// fio on the medium itself
     Fio,
-    /// Debian's `tgt`, over iSCSI.
+    /// Debian's iSCSI target
     Tgt,
-    /// nbdkit, over NBD.
+    /// nbdkit, over NBD
     Nbdkit,
 }
 

@@ -9,14 +9,10 @@ use nearflash_flash::workload::{Skew, Workload};
 
 /// A model, with everything that its numbers depend on.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Model {
     /// A flash translation layer in steady state.
-    Translation {
-        /// The FTL.
-        config: Config,
-        /// The writes.
-        load: Load,
-    },
+    Translation { config: Config, load: Load },
     /// A memory that is written in place until it is worn out.
     Wear(WearModel),
 }

@@ -21,7 +21,6 @@ use crate::work::{DSYNC, Work};
 
 /// The most files whose seals a connection keeps. The one that was not used for longest is given up first.
 const FILES_MAX: usize = 1024;
-/// The most nodes of one connection.
 const NODES_MAX: usize = 4;
 /// The number of calls behind the end of a seal after which another seal is asked for, if the file has
 /// grown.

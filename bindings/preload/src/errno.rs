@@ -9,7 +9,6 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Sets errno.
 pub(crate) fn set(errno: c_int) {
     // SAFETY: the C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };

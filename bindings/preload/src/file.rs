@@ -61,7 +61,6 @@ pub(crate) fn known<'fd>(fd: c_int) -> Option<Known<'fd>> {
 /// The pages of a range that the kernel keeps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cached {
-    /// All of them.
     pub(crate) pages: u64,
     /// Those with bytes that the mount does not have yet.
     pub(crate) dirty: u64,

@@ -25,37 +25,22 @@ struct Key {
 
 /// The error of a credential.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CredentialsError {
     /// The key id is not valid.
     #[error("'{id}' is not a valid key id: a key id has 1 to {NAME_LEN_MAX} bytes")]
-    Name {
-        /// The key id.
-        id: String,
-    },
+    Name { id: String },
     /// The secret is not a string of 64 hexadecimal digits.
     #[error(
         "the secret of '{id}' is not 64 hexadecimal digits, as `nearflash credential create` prints them"
     )]
-    Secret {
-        /// The key id.
-        id: String,
-    },
+    Secret { id: String },
     /// The file of the secret cannot be read.
     #[error("cannot read the secret of '{id}' from {path}: {source}")]
-    File {
-        /// The key id.
-        id: String,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: Arc<std::io::Error>,
-    },
+    File { id: String, path: PathBuf, source: Arc<std::io::Error> },
     /// The URL has a key id without a secret.
     #[error("the URL names the key '{id}' without its secret: append &secret-file=PATH")]
-    NoSecret {
-        /// The key id.
-        id: String,
-    },
+    NoSecret { id: String },
     /// The URL has a secret without a key id.
     #[error("the URL names a secret without its key: append &key=ID")]
     NoKey,

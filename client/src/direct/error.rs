@@ -13,6 +13,7 @@ use crate::url::UrlError;
 /// An error of an operation or a connection. Each message is one line that names the thing, and the
 /// remedy if there is one.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 #[non_exhaustive]
 pub enum Error {
     /// The URL is not valid.
@@ -23,63 +24,28 @@ pub enum Error {
     Credentials(#[from] CredentialsError),
     /// The host name cannot be resolved.
     #[error("cannot resolve {host}: {source}")]
-    Resolve {
-        /// The host name.
-        host: String,
-        /// The resolver's error.
-        source: Arc<io::Error>,
-    },
+    Resolve { host: String, source: Arc<io::Error> },
     /// The connection cannot be established.
     #[error("cannot connect to {place}: {source}; is a node listening there?")]
-    Unreachable {
-        /// The node's address.
-        place: String,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
+    Unreachable { place: String, source: Arc<io::Error> },
     /// The node refuses the connection.
     #[error("{place} refuses the connection: {}{}", reason(.source), remedy(.source))]
-    Refused {
-        /// The node's address.
-        place: String,
-        /// The reason.
-        source: PeerError,
-    },
+    Refused { place: String, source: PeerError },
     /// The connection cannot use TLS.
     #[error("{place}: {fault}")]
-    Tls {
-        /// The node's address.
-        place: String,
-        /// The reason.
-        fault: TlsFault,
-    },
+    Tls { place: String, fault: TlsFault },
     /// The node does not support the digests that the URL requires.
     #[error("{place} does not grant the requested digests: drop digest= from the URL")]
-    NoDigests {
-        /// The node's address.
-        place: String,
-    },
+    NoDigests { place: String },
     /// The node does not answer during the connection's setup.
     #[error("{place} did not answer {what} within {}", span(.within))]
-    Silent {
-        /// The node's address.
-        place: String,
-        /// The message without an answer.
-        what: &'static str,
-        /// The time-out.
-        within: Duration,
-    },
+    Silent { place: String, what: &'static str, within: Duration },
     /// The URL names no volume, which this call needs.
     #[error("the URL names no volume: append /VOLUME")]
     NoVolume,
     /// A volume cannot be opened.
     #[error("cannot open volume '{volume}': {status}{}", open_remedy(*.status))]
-    Open {
-        /// The volume.
-        volume: String,
-        /// The node's status.
-        status: Status,
-    },
+    Open { volume: String, status: Status },
     /// The node reports that the operation failed.
     #[error("{0}")]
     Status(Status),
@@ -94,31 +60,19 @@ pub enum Error {
     #[error(
         "{depth} operations are in flight, the maximum of this queue pair: poll before posting more"
     )]
-    QueueFull {
-        /// The depth.
-        depth: u32,
-    },
+    QueueFull { depth: u32 },
     /// The length is not valid for one operation.
     #[error("an operation takes 1 to {max} bytes, not {len}: post several operations")]
-    Length {
-        /// The requested length.
-        len: u64,
-        /// The longest operation.
-        max: u64,
-    },
+    Length { len: u64, max: u64 },
     /// The queue pair's shared memory is used up.
     #[error(
         "the queue pair has fewer than {len} bytes of memory left: drop buffers, or request more \
          in QueueOptions"
     )]
-    NoMemory {
-        /// The requested length.
-        len: u64,
-    },
+    NoMemory { len: u64 },
     /// Another process has taken the volume over. Nothing of this process is written any more.
     #[error("volume '{volume}' has another owner: {owner}; this process has lost it")]
     Superseded {
-        /// The volume.
         volume: String,
         /// The name and address of the other owner.
         owner: String,
@@ -154,6 +108,7 @@ pub enum TlsFault {
 
 /// The cause of a lost connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 #[non_exhaustive]
 pub enum Lost {
     /// The node closed the connection without a goodbye: it ended, or was killed.
@@ -171,10 +126,7 @@ pub enum Lost {
     ClosedInHandshake,
     /// The node was silent for too long.
     #[error("the node was silent for {}", span(.within))]
-    Silent {
-        /// The time-out.
-        within: Duration,
-    },
+    Silent { within: Duration },
     /// The time-out of a call has passed. If the call has a connection of its own, the client gives
     /// it up.
     #[error("the call's time-out has passed")]

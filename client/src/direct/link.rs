@@ -161,7 +161,6 @@ impl Link {
         }
     }
 
-    /// Opens a volume.
     pub(super) fn open(&mut self, shared: &Shared, volume: &str) -> Result<VolumeInfo, Error> {
         let open = self.connection.session.open(volume);
         let number = open.map_err(|_| Error::ConnectionLost(Lost::Closed))?;
@@ -188,7 +187,6 @@ impl Link {
         opened.map_err(Error::Status)
     }
 
-    /// Closes a handle.
     pub(super) fn close(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
         self.connection.session.close(volume)
     }

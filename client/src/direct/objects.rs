@@ -27,7 +27,6 @@ struct Open {
 }
 
 impl Objects {
-    /// The handle of a seal.
     pub(super) fn find(&mut self, seal: &Arc<Seal>) -> Option<Handle> {
         self.lookups += 1;
         let open = self.open.iter_mut().find(|open| Arc::ptr_eq(&open.seal, seal))?;

@@ -70,6 +70,7 @@ impl OwnerOptions {
 
 /// An error of [`Ownership::take`].
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 #[non_exhaustive]
 pub enum TakeError {
     /// Another process owns the volume, and is alive.
@@ -78,46 +79,26 @@ pub enum TakeError {
         span(.seen)
     )]
     Held {
-        /// The volume.
         volume: String,
-        /// The owner's name and address.
         owner: String,
         /// The time since its last sign of life, at most.
         seen: Duration,
     },
     /// Another process took the volume at the same time.
     #[error("volume '{volume}' was taken by another process at the same time: try again")]
-    Raced {
-        /// The volume.
-        volume: String,
-    },
+    Raced { volume: String },
     /// The owner block has other contents.
     #[error(
         "volume '{volume}' has no owner block at byte {offset}: {source}; check that the volume is \
          the right one, or use --take-over to overwrite the block"
     )]
-    Unreadable {
-        /// The volume.
-        volume: String,
-        /// The offset of the block.
-        offset: u64,
-        /// The reason.
-        source: RecordError,
-    },
+    Unreadable { volume: String, offset: u64, source: RecordError },
     /// The owner block cannot be used any more.
     #[error("volume '{volume}' has used its last term at byte {offset}: zero its owner block")]
-    Exhausted {
-        /// The volume.
-        volume: String,
-        /// The offset of the block.
-        offset: u64,
-    },
+    Exhausted { volume: String, offset: u64 },
     /// The owner block is not aligned.
     #[error("the offset of an owner block is a multiple of {OWNER_BLOCK_LEN}, not {offset}")]
-    Offset {
-        /// The offset.
-        offset: u64,
-    },
+    Offset { offset: u64 },
     /// An operation failed, or the volume was taken over before this process had it.
     #[error(transparent)]
     Client(#[from] Error),

@@ -44,10 +44,7 @@ pub(super) enum Refused {
     /// The session's reason.
     Session(SubmitError),
     /// The shared memory has no free run of this length.
-    NoMemory {
-        /// The length.
-        len: usize,
-    },
+    NoMemory { len: usize },
 }
 
 impl From<SubmitError> for Refused {
@@ -59,7 +56,6 @@ impl From<SubmitError> for Refused {
 /// The outcome of a request for rings.
 #[allow(clippy::large_enum_variant, reason = "made once for a connection, and taken apart at once")]
 pub(super) enum Attached {
-    /// The rings.
     Yes(Ring),
     /// The node grants no rings: the stream carries the requests.
     No,

@@ -2,7 +2,6 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-/// The length of all slices.
 pub(super) fn len_of<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> usize {
     slices.into_iter().map(<[u8]>::len).sum()
 }

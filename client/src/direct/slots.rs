@@ -160,7 +160,6 @@ impl Slots {
         self.by_tag[at] = slot.0;
     }
 
-    /// The slot whose request has this tag.
     #[inline]
     pub(super) fn of_tag(&self, tag: RequestTag) -> BufferId {
         BufferId(self.by_tag[index(tag.0)])

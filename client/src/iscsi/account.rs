@@ -13,40 +13,20 @@ const FILE_LEN_MAX: u64 = 4096;
 
 /// The error of an account.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum AccountFileError {
     /// The file of the secret cannot be read.
     #[error("cannot read the secret of '{user}' from {path}: {source}")]
-    File {
-        /// The CHAP user.
-        user: String,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
+    File { user: String, path: PathBuf, source: Arc<io::Error> },
     /// The file's contents are not a secret.
     #[error("{path} does not hold a valid secret for '{user}': {source}")]
-    Secret {
-        /// The CHAP user.
-        user: String,
-        /// The file.
-        path: PathBuf,
-        /// The error of the secret.
-        source: SecretLenError,
-    },
+    Secret { user: String, path: PathBuf, source: SecretLenError },
     /// Both ends have the same secret.
     #[error(
         "{path} holds the same secret as that of '{user}': a target authenticates itself with a \
          different one"
     )]
-    Same {
-        /// The file of the target's secret.
-        path: PathBuf,
-        /// The initiator's CHAP user.
-        user: String,
-        /// The error.
-        source: AccountError,
-    },
+    Same { path: PathBuf, user: String, source: AccountError },
 }
 
 /// The account of `user`, with the secret in the first line of a file, as `nearflash chap add`

@@ -16,78 +16,39 @@ use crate::stream::LinkError;
 
 /// An error of an initiator. Each message names the remedy if there is one.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum InitiatorError {
     /// The host name cannot be resolved.
     #[error("cannot resolve {host}: {source}")]
-    Resolve {
-        /// The host name.
-        host: String,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
     /// The connection cannot be established.
     #[error("cannot connect to {address}: {source}; is a target listening there?")]
-    Unreachable {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
+    Unreachable { address: SocketAddr, source: io::Error },
     /// The target refuses the login.
     #[error("{target} refuses the login: {status}{}", remedy(*.status, .initiator, *.has_account))]
-    Refused {
-        /// The target.
-        target: String,
-        /// The initiator's name.
-        initiator: String,
-        /// Whether the login had a CHAP account.
-        has_account: bool,
-        /// The target's status.
-        status: LoginStatus,
-    },
+    Refused { target: String, initiator: String, has_account: bool, status: LoginStatus },
     /// The target has failed to authenticate itself.
     #[error(
         "{target} failed to authenticate itself as '{user}': check the address, and the mutual \
          user and secret of the CHAP account"
     )]
     Impostor {
-        /// The target.
         target: String,
         /// The user that it had to authenticate as.
         user: String,
     },
     /// The target does not support the requested digests.
     #[error("{target} does not grant the requested digests: request none")]
-    NoDigests {
-        /// The target.
-        target: String,
-    },
+    NoDigests { target: String },
     /// The target allows fewer connections.
     #[error("{target} allows {granted} connections in a session, not {wanted}: request fewer")]
-    TooManyConnections {
-        /// The target.
-        target: String,
-        /// The requested number.
-        wanted: u16,
-        /// The allowed number.
-        granted: u32,
-    },
+    TooManyConnections { target: String, wanted: u16, granted: u32 },
     /// A command of the session itself has failed.
     #[error("the target answered {what} with {status}")]
-    Task {
-        /// The command.
-        what: &'static str,
-        /// The status.
-        status: TaskStatus,
-    },
+    Task { what: &'static str, status: TaskStatus },
     /// The logical unit does not exist, or has an unsupported block size.
     #[error("LUN {lun} does not exist: {there}")]
-    NoUnit {
-        /// The LUN.
-        lun: u16,
-        /// The existing LUNs, as text.
-        there: String,
-    },
+    NoUnit { lun: u16, there: String },
     /// The target violated the protocol, or ended the connection.
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -96,12 +57,7 @@ pub enum InitiatorError {
     Closed,
     /// The target did not answer in time.
     #[error("no answer to {what} within {}", span(.within))]
-    Silent {
-        /// The request.
-        what: &'static str,
-        /// The time-out.
-        within: Duration,
-    },
+    Silent { what: &'static str, within: Duration },
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(#[from] io::Error),
@@ -109,12 +65,7 @@ pub enum InitiatorError {
     #[error(
         "{source}; {in_flight} operations were in flight, and whether they took effect is unknown"
     )]
-    Lost {
-        /// The cause.
-        source: Box<Self>,
-        /// The number of operations in flight.
-        in_flight: usize,
-    },
+    Lost { source: Box<Self>, in_flight: usize },
     /// An operation was not accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
@@ -131,7 +82,6 @@ impl From<LinkError<PeerError>> for InitiatorError {
 }
 
 impl InitiatorError {
-    /// The error of a login.
     pub(super) fn of_login(self, options: &Options, target: &str) -> Self {
         match self {
             Self::Peer(PeerError::Login(status)) => Self::Refused {

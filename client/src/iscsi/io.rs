@@ -17,21 +17,18 @@ pub struct Buffer {
 
 /// An operation on a logical unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Io {
     /// Reads blocks into a buffer.
     Read {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// The buffer, with room for all blocks.
         buffer: Buffer,
     },
     /// Writes blocks from a buffer.
     Write {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// The buffer, with all blocks.
         buffer: Buffer,

@@ -49,7 +49,6 @@ enum Payload {
 /// A connection and the operations in flight on it.
 pub(super) struct Link {
     pub(super) connection: Connection,
-    /// By task.
     tasks: Box<[Operation]>,
     /// The maximum number of operations in flight, and the number that are in flight or wait.
     depth: usize,

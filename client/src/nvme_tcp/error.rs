@@ -15,58 +15,31 @@ use crate::stream::TlsError;
 
 /// An error of a host. Each message names the remedy if there is one.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum HostError {
     /// The host name cannot be resolved.
     #[error("cannot resolve {host}: {source}")]
-    Resolve {
-        /// The host name.
-        host: String,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
     /// The connection cannot be established.
     #[error("cannot connect to {address}: {source}; is a target listening there?")]
-    Unreachable {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
+    Unreachable { address: SocketAddr, source: io::Error },
     /// The connection has no TLS.
     #[cfg(feature = "tls")]
     #[error("cannot use TLS with {address}: {source}{}", tls_remedy(.source))]
-    Tls {
-        /// The address.
-        address: SocketAddr,
-        /// The reason.
-        source: TlsError,
-    },
+    Tls { address: SocketAddr, source: TlsError },
     /// The PSK has no key for the names of the host and the subsystem.
     #[cfg(feature = "tls")]
     #[error(transparent)]
     Psk(#[from] nearflash_nvme::tls::DeriveError),
     /// The target closed a new connection before it answered Connect.
     #[error("{address} closed the connection before it answered Connect; does it require TLS?")]
-    NotJoined {
-        /// The address.
-        address: SocketAddr,
-    },
+    NotJoined { address: SocketAddr },
     /// The subsystem refuses the connection.
     #[error("{subsystem} refuses the connection: {status}{}", remedy(*.status))]
-    Refused {
-        /// The subsystem.
-        subsystem: Nqn,
-        /// The status of the Connect command.
-        status: Status,
-    },
+    Refused { subsystem: Nqn, status: Status },
     /// An admin command failed.
     #[error("{what} failed: {status}")]
-    Command {
-        /// The command.
-        what: &'static str,
-        /// The status.
-        status: Status,
-    },
+    Command { what: &'static str, status: Status },
     /// The namespace does not exist, or has an unsupported block size.
     #[error("namespace {} does not exist: `nvme list-ns` or `nearflash volume list` lists those that do", .0.0)]
     NoNamespace(NamespaceId),
@@ -78,12 +51,7 @@ pub enum HostError {
     Closed,
     /// The controller did not answer in time.
     #[error("no answer to {what} within {}", span(.within))]
-    Silent {
-        /// The request.
-        what: &'static str,
-        /// The time-out.
-        within: Duration,
-    },
+    Silent { what: &'static str, within: Duration },
     /// The controller reports a fatal status (CSTS.CFS), so that only a reset helps.
     #[error("the controller has failed and requires a reset")]
     Fatal,

@@ -25,21 +25,18 @@ const STAGING_LEN: usize = 256 * 1024;
 
 /// A command for a namespace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Io {
     /// Reads blocks into a buffer.
     Read {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// The buffer, with room for all blocks.
         buffer: BufferId,
     },
     /// Writes blocks from a buffer.
     Write {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// The buffer, with all blocks.
         buffer: BufferId,
@@ -48,18 +45,14 @@ pub enum Io {
     },
     /// Compares blocks with a buffer; succeeds only if they are equal.
     Compare {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// The buffer, with all blocks.
         buffer: BufferId,
     },
     /// Zeroes blocks.
     WriteZeroes {
-        /// The first block.
         start: Lba,
-        /// The number of blocks.
         count: Blocks,
         /// Whether the device may deallocate the blocks.
         deallocate: bool,
@@ -81,7 +74,6 @@ pub struct IoCompletion {
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlight {
     token: Token,
-    /// The buffer of a read.
     read_into: Option<BufferId>,
 }
 

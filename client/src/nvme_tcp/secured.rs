@@ -78,23 +78,14 @@ const fn suite_of(psk: &Psk) -> nearflash_tls::Suite {
 
 /// The error of a file with a PSK. It never shows the file's contents.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PskFileError {
     /// The file cannot be read.
     #[error("cannot read the PSK in {path}: {source}: correct the path or the file's permissions")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
+    File { path: PathBuf, source: Arc<io::Error> },
     /// The file's contents are not a PSK.
     #[error("{path} does not hold a valid PSK: {source}")]
-    Psk {
-        /// The file.
-        path: PathBuf,
-        /// The error of the PSK.
-        source: PskError,
-    },
+    Psk { path: PathBuf, source: PskError },
 }
 
 fn read_start(path: &Path) -> io::Result<Zeroizing<String>> {

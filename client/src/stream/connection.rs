@@ -37,7 +37,6 @@ const RECEIVES_PER_TURN_MAX: usize = 3;
 /// payload after it in place. With fewer reads, the additional call costs more than the copies it
 /// saves.
 const SCATTERED_READS_MIN: usize = 8;
-/// A connection.
 pub(crate) struct Connection<S, M> {
     pub(super) socket: OwnedFd,
     pub(crate) session: S,
@@ -68,7 +67,6 @@ impl<S: RequestingEnd, M: Memory> Connection<S, M> {
         }
     }
 
-    /// The socket.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -72,7 +72,6 @@ impl Forecast {
         Some(at)
     }
 
-    /// Whether a forecast is worthwhile.
     #[inline]
     pub(crate) fn is_worth(&mut self, reads_min: usize) -> bool {
         if self.silent_for > 0 {

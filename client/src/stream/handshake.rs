@@ -28,6 +28,7 @@ pub(crate) struct TlsKey {
 
 /// The reason why a socket does not speak TLS.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 #[non_exhaustive]
 pub enum TlsError {
     /// This program cannot use TLS.
@@ -47,10 +48,7 @@ pub enum TlsError {
     Closed,
     /// The other end did not answer in time.
     #[error("no answer to the handshake within {}", span(.within))]
-    Silent {
-        /// The time-out.
-        within: Duration,
-    },
+    Silent { within: Duration },
     /// The other end violated the protocol.
     #[error("the handshake failed: {0}")]
     Failed(Failure),

@@ -216,6 +216,7 @@ pub struct GrantRange {
 
 /// Error: a text is not a range.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ParseGrantRangeError {
     /// The text has no `..`.
     #[error("'{0}' is not a valid range: write START..END, for example 0..8GiB or 8GiB..")]
@@ -225,12 +226,7 @@ pub enum ParseGrantRangeError {
     Size(#[from] ParseSizeError),
     /// The end is at or before the start.
     #[error("the range {start}..{end} is empty: its end is exclusive")]
-    Empty {
-        /// The start of the range.
-        start: ByteLen,
-        /// The end of the range, exclusive.
-        end: ByteLen,
-    },
+    Empty { start: ByteLen, end: ByteLen },
 }
 
 impl GrantRange {

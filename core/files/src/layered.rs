@@ -81,7 +81,6 @@ impl<'a, B: Tables> Layered<'a, B> {
         self.own
     }
 
-    /// All layers, the latest first.
     fn latest_first(&self) -> impl Iterator<Item = &Changes> {
         std::iter::once(&self.own).chain(self.layers.iter().rev().copied())
     }

@@ -110,15 +110,11 @@ pub enum Refusal {
 
 /// A fault of the stored tables.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Damage {
     /// The record of an inode is not valid.
     #[error("inode {number} is damaged: {error}")]
-    Inode {
-        /// Its number.
-        number: InodeNumber,
-        /// The fault.
-        error: InodeError,
-    },
+    Inode { number: InodeNumber, error: InodeError },
     /// An entry names an inode that does not exist.
     #[error("inode {0} is missing")]
     Missing(InodeNumber),

@@ -127,7 +127,6 @@ impl TablesMut for MemoryTables {
     }
 }
 
-/// The key of an inode.
 pub(crate) fn inode_key(number: InodeNumber) -> [u8; 8] {
     number.0.to_be_bytes()
 }

@@ -31,7 +31,6 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// The device that the operation flushes, if it is a flush.
     #[inline]
     pub(crate) fn device_of(id: OperationId) -> Option<DeviceId> {
         (id.io >= FLUSHES).then_some(DeviceId(id.io & !FLUSHES))

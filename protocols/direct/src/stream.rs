@@ -9,7 +9,6 @@ use nearflash_session::{Digests, HeadRules, HeadShape, Layout, Output};
 use crate::error::PeerError;
 use crate::wire::HEADER_LEN;
 
-/// The offset of the digest in a header.
 pub(crate) const DIGEST_OFFSET: usize = HEADER_LEN - DIGEST_LEN;
 
 /// The incoming stream of one connection.

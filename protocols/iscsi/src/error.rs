@@ -40,11 +40,7 @@ pub enum PeerError {
     WindowOverrun(u32),
     /// A PDU whose tag names no task of this end.
     #[error("{}: no task has the tag {tag:#010x}", .opcode.name())]
-    UnknownTask {
-        opcode: Opcode,
-        /// ITT or TTT.
-        tag: u32,
-    },
+    UnknownTask { opcode: Opcode, tag: u32 },
     /// Text keys that are not valid.
     #[error("text: {0}")]
     Text(#[from] crate::text::TextError),

@@ -65,7 +65,6 @@ pub(crate) struct Command {
 pub(crate) enum Needs {
     /// Every unit supports it.
     Nothing,
-    /// Unmapping.
     Unmapping,
     /// Operations that read and write blocks as one step: [`Support::compound`].
     Compound,

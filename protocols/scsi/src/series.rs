@@ -32,7 +32,6 @@ pub struct Series {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum What {
-    /// A transfer, as if it were one request.
     Transfer(RequestTask),
     Copy {
         task: CopyTask,

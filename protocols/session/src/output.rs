@@ -13,16 +13,15 @@ use crate::length as memory_len;
 
 /// A part of the stream, to be sent after the one before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Chunk<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// Bytes of a pool buffer.
     Buffer {
-        /// The buffer.
         buffer: BufferId,
         /// From where in it.
         offset: usize,
-        /// The length in bytes.
         len: usize,
     },
     /// So many zero bytes.

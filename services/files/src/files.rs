@@ -77,7 +77,6 @@ impl Files {
         Err(FilesError::Changing { volume: self.volume.clone() })
     }
 
-    /// The files as of the latest commit.
     fn latest(&self) -> Result<Arc<Commit>, FilesError> {
         let is_current =
             |commit: &Commit| commit.is_current().map_err(FilesError::disk(&self.volume));

@@ -155,7 +155,6 @@ impl Metadata {
     }
 }
 
-/// The length of the runs.
 pub(crate) fn runs_len(runs: &[Run]) -> ByteLen {
     ByteLen(runs.iter().map(|run| run.len().0).sum())
 }

@@ -129,7 +129,6 @@ struct Answered {
     payload: Vec<u8>,
     /// The life of the owner that has answered.
     life: u64,
-    /// The client that it has answered.
     id: [u8; CLIENT_LEN],
 }
 

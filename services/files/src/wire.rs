@@ -31,9 +31,7 @@ const ALLOCATIONS: [Allocation; 4] =
 /// The inodes that LINK gives a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Linking {
-    /// Those that have one.
     Named,
-    /// Those that are open.
     Open(Replace),
 }
 
@@ -168,7 +166,6 @@ pub(crate) fn usage_of(record: &UsageRecord) -> Usage {
     }
 }
 
-/// Puts changes of attributes into a request.
 pub(crate) fn put_changes(head: &mut RequestHead, changes: &AttributeChanges) {
     let mut bits = 0;
     let mut word = |place: &mut U32, value: Option<u32>, bit| {
@@ -190,7 +187,6 @@ pub(crate) fn put_changes(head: &mut RequestHead, changes: &AttributeChanges) {
     head.set = U32::new(bits);
 }
 
-/// The changes of attributes of a request.
 pub(crate) fn changes_of(head: &RequestHead) -> AttributeChanges {
     let has = |bit| head.set.get() & bit != 0;
     AttributeChanges {

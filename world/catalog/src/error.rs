@@ -11,84 +11,54 @@ use uuid::Uuid;
 
 /// An error of the catalog. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CatalogError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The database returned an error.
     #[error("catalog {}: {source}", path.display())]
-    Database {
-        /// The file.
-        path: PathBuf,
-        /// The database's error.
-        source: Box<redb::Error>,
-    },
+    Database { path: PathBuf, source: Box<redb::Error> },
     /// Bytes of the file are not those that were written.
     #[error(
         "catalog {} is damaged: {what}: stop the node, and restore the file from a backup",
         path.display()
     )]
-    DamagedFile {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        what: Box<str>,
-    },
+    DamagedFile { path: PathBuf, what: Box<str> },
     /// The file has no bytes. No version leaves such a file.
     #[error(
         "catalog {} is empty: restore the file from a backup; the devices have the data of the volumes, \
          and the catalog had their places",
         path.display()
     )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// The file system of the catalog is full.
     #[error(
         "catalog {}: its file system is full: make space there, and repeat the command",
         path.display()
     )]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// A later version wrote the catalog.
     #[error(
         "catalog {} has schema {found}, which this version does not know: \
          use the nearflash that wrote it, or a later one",
         path.display()
     )]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// The schema number in the file.
-        found: Box<str>,
-    },
+    Schema { path: PathBuf, found: Box<str> },
     /// The catalog has a table that this version does not know, and would ignore or lose.
     #[error(
         "catalog {} has the table '{table}', which this version does not know: \
          use the nearflash that wrote it, or a later one",
         path.display()
     )]
-    Table {
-        /// The file.
-        path: PathBuf,
-        /// The table's name.
-        table: Box<str>,
-    },
+    Table { path: PathBuf, table: Box<str> },
     /// A record cannot be read.
     #[error(
         "catalog {}: the record of '{what}' is damaged, or a later version wrote it: restore the \
          file from a backup, or use the nearflash that wrote it",
         path.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The key of the record.
-        what: Box<str>,
-    },
+    Damaged { path: PathBuf, what: Box<str> },
     /// A record is not the one that a change was decided on.
     #[error(
         "catalog {}: the record of '{key}' is of revision {found} instead of {expected}: another program \
@@ -96,13 +66,10 @@ pub enum CatalogError {
         path.display()
     )]
     Overtaken {
-        /// The file.
         path: PathBuf,
-        /// The key of the record.
         key: Box<str>,
         /// The revision of the record that the change was decided on.
         expected: u64,
-        /// The revision in the file.
         found: u64,
     },
     /// A volume is on a device that is not configured.
@@ -110,27 +77,13 @@ pub enum CatalogError {
         "volume '{volume}' is on device '{device}' ({uuid}), which is not configured: add it with \
          --device"
     )]
-    DeviceMissing {
-        /// The volume's name.
-        volume: Box<str>,
-        /// The recorded name of the device.
-        device: Box<str>,
-        /// The UUID of the device.
-        uuid: Uuid,
-    },
+    DeviceMissing { volume: Box<str>, device: Box<str>, uuid: Uuid },
     /// A device in memory is configured smaller than it was.
     #[error(
         "device '{device}' is {size} long, shorter than the {recorded} in the catalog: restore its \
          former size"
     )]
-    Shrunk {
-        /// The device.
-        device: Name,
-        /// The configured size.
-        size: ByteLen,
-        /// The recorded size.
-        recorded: ByteLen,
-    },
+    Shrunk { device: Name, size: ByteLen, recorded: ByteLen },
 }
 
 impl CatalogError {

@@ -20,7 +20,6 @@ use redb::{
 
 use crate::META;
 
-/// Opens the database.
 type Open = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
 
 /// The database, while its file works.

@@ -134,7 +134,6 @@ impl Store {
         }
     }
 
-    /// All members.
     pub(super) fn members(&self) -> Result<Vec<Listed>, StoreError> {
         let listed = self.ask(async |mut client: Client| client.member_list().await)?;
         let address = |url: &String| Endpoint::of_url(url, self.way.scheme());

@@ -13,20 +13,17 @@ use super::token::TokenError;
 
 /// The reason why etcd did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StoreError {
     /// No endpoint answers.
     #[error("etcd does not answer:{tried}: check that it runs and that this machine reaches it")]
-    Unreachable {
-        /// Each endpoint, with the reason.
-        tried: String,
-    },
+    Unreachable { tried: String },
     /// No endpoint of an external etcd answers.
     #[error(
         "external etcd does not answer:{tried}: check that it runs, that this machine reaches it, and \
          {tls}"
     )]
     ExternalUnreachable {
-        /// Each endpoint, with the reason.
         tried: String,
         /// The remedy if it was tried with the wrong protection.
         tls: &'static str,
@@ -36,35 +33,21 @@ pub enum StoreError {
         "etcd at {endpoint} belongs to another cluster, or the token does: {reason}: take the \
          token of the cluster that runs there"
     )]
-    Foreign {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The reason of the failed handshake.
-        reason: String,
-    },
+    Foreign { endpoint: Endpoint, reason: String },
     /// The certificates of an external etcd, or those that were named for it, do not fit.
     #[error(
         "external etcd at {endpoint}: {reason}: compare its certificate with the file after ca=, and if \
          it asks for a certificate, name one that it accepts with cert= and key="
     )]
-    Certificate {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The reason of the failed handshake.
-        reason: String,
-    },
+    Certificate { endpoint: Endpoint, reason: String },
     /// etcd refuses the call.
     #[error("etcd at {endpoint} refuses: {reason}")]
-    Refused {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Its reason.
-        reason: String,
-    },
+    Refused { endpoint: Endpoint, reason: String },
 }
 
 /// An error of a command about the cluster. Every message names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ClusterError {
     /// The token cannot be used.
     #[error(transparent)]
@@ -74,65 +57,34 @@ pub enum ClusterError {
     Store(#[from] StoreError),
     /// A file cannot be read or written.
     #[error("{}: {source}: check the data directory", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A file has an unexpected content.
     #[error("{} is damaged: restore it from a backup", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-    },
+    Damaged { path: PathBuf },
     /// The data directory belongs to no cluster.
     #[error(
         "data directory {} belongs to no cluster: create one with 'nearflash cluster init', or join \
          one with 'nearflash cluster join @FILE'", path.display()
     )]
-    NoCluster {
-        /// The data directory.
-        path: PathBuf,
-    },
+    NoCluster { path: PathBuf },
     /// The data directory belongs to a cluster already.
     #[error(
         "data directory {} already belongs to cluster '{name}' ({cluster}): 'nearflash cluster \
          status' shows it; choose another --data-dir for another cluster", path.display()
     )]
-    Belongs {
-        /// The data directory.
-        path: PathBuf,
-        /// The cluster's name.
-        name: Box<str>,
-        /// The cluster.
-        cluster: Uuid,
-    },
+    Belongs { path: PathBuf, name: Box<str>, cluster: Uuid },
     /// An earlier command of another kind has not been finished.
     #[error("an earlier 'nearflash cluster {command}' was not finished here: repeat it first")]
-    Unfinished {
-        /// The command.
-        command: &'static str,
-    },
+    Unfinished { command: &'static str },
     /// The token is that of another cluster.
     #[error(
         "the etcd at {endpoint} does not hold cluster '{name}' ({cluster}), which the token names: \
          take the token of the cluster that runs there"
     )]
-    OtherCluster {
-        /// The address.
-        endpoint: Endpoint,
-        /// The name in the token.
-        name: Box<str>,
-        /// The cluster in the token.
-        cluster: Uuid,
-    },
+    OtherCluster { endpoint: Endpoint, name: Box<str>, cluster: Uuid },
     /// Another command changes the cluster on this machine.
     #[error("another 'nearflash cluster' command is changing {}: wait until it ends", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// No address to listen on was named, and none follows from the routes.
     #[error("cannot tell which address other machines reach: name it with --listen IP")]
     NoAddress,
@@ -140,88 +92,47 @@ pub enum ClusterError {
     #[error(
         "--listen {address}: other machines cannot connect to it: name one address of this machine"
     )]
-    Address {
-        /// The address.
-        address: IpAddr,
-    },
+    Address { address: IpAddr },
     /// Something listens there already.
     #[error(
         "--listen {address}: {source}: etcd cannot listen there; if another etcd does, for example \
          that of the package etcd-server, stop it or choose another port with --listen IP:PORT"
     )]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// A record in etcd cannot be read.
     #[error("the record '{key}' in etcd {source}")]
-    Record {
-        /// Its key.
-        key: nearflash_records::Key,
-        /// The reason.
-        source: nearflash_records::RecordError,
-    },
+    Record { key: nearflash_records::Key, source: nearflash_records::RecordError },
     /// The nodes of the cluster run a later version.
     #[error(
         "cluster '{name}' has feature level {level}, and this program supports {FEATURE_LEVEL}: \
          install the version that the other machines run"
     )]
-    Later {
-        /// The cluster's name.
-        name: Box<str>,
-        /// Its level.
-        level: u32,
-    },
+    Later { name: Box<str>, level: u32 },
     /// etcd is not installed.
     #[error(
         "cannot start the program 'etcd': {source}: install it, for example with 'apt-get install \
          etcd-server', and see that it is in PATH, or for root in /usr/local/bin or /usr/bin"
     )]
-    NoEtcd {
-        /// The system's error.
-        source: io::Error,
-    },
+    NoEtcd { source: io::Error },
     /// etcd has ended instead of answering.
     #[error("etcd has ended: {reason}: see {}", log.display())]
-    Ended {
-        /// The last line of its log.
-        reason: Box<str>,
-        /// Its log.
-        log: PathBuf,
-    },
+    Ended { reason: Box<str>, log: PathBuf },
     /// etcd runs and does not answer.
     #[error("etcd does not answer at {address} after {seconds} s: see {}", log.display())]
-    Silent {
-        /// Its address.
-        address: SocketAddr,
-        /// The time that was waited.
-        seconds: u64,
-        /// Its log.
-        log: PathBuf,
-    },
+    Silent { address: SocketAddr, seconds: u64, log: PathBuf },
     /// Another machine is about to join.
     #[error(
         "machine '{machine}' is joining, and etcd admits one at a time: wait, or repeat the command \
          on that machine"
     )]
-    Joining {
-        /// The machine.
-        machine: Box<str>,
-    },
+    Joining { machine: Box<str> },
     /// A member with this address has lost its data.
     #[error(
         "the cluster has a member at {address} already, and its data is not in {}: restore the folder, \
          or run 'nearflash cluster remove {address}' on another machine and join again",
         path.display()
     )]
-    LostData {
-        /// The member's address.
-        address: SocketAddr,
-        /// The folder without data.
-        path: PathBuf,
-    },
+    LostData { address: SocketAddr, path: PathBuf },
     /// A fourth machine would be a witness.
     #[error(
         "the cluster has three voting members, and a further witness would not help: leave this \
@@ -232,10 +143,7 @@ pub enum ClusterError {
     #[error(
         "this machine's etcd has not caught up after {seconds} s: check the network, and repeat the command"
     )]
-    Behind {
-        /// The time that was waited.
-        seconds: u64,
-    },
+    Behind { seconds: u64 },
     /// The machine votes not, so there is no etcd to run.
     #[error("this machine runs no etcd: three other machines vote, and it is a client of theirs")]
     ClientOnly,
@@ -253,36 +161,22 @@ pub enum ClusterError {
     ExternalWitness,
     /// A file of the argument `--etcd` cannot be used.
     #[error("--etcd: {name}={}: {source}: correct the path, the file or its permissions", path.display())]
-    EtcdFile {
-        /// The parameter.
-        name: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        source: io::Error,
-    },
+    EtcdFile { name: &'static str, path: PathBuf, source: io::Error },
     /// The certificates of an external etcd do not fit into a token.
     #[error(
         "--etcd: the files of ca, cert and key make a token of {len} bytes, and {max} are possible: \
          leave only the certificates in them that etcd and this machine need"
     )]
-    LongToken {
-        /// The length of the token.
-        len: usize,
-        /// The maximum length.
-        max: usize,
-    },
+    LongToken { len: usize, max: usize },
     /// The external etcd holds a cluster, or something else at its place.
     #[error(
         "the etcd at {endpoint} already holds {holds} under {place}: join that cluster with its token, \
          or choose another place with prefix=/NAME in --etcd"
     )]
     Occupied {
-        /// The address.
         endpoint: Endpoint,
         /// The cluster, or the key that is there.
         holds: Box<str>,
-        /// The prefix of the keys.
         place: Box<str>,
     },
     /// The external etcd admits too few operations in a transaction.
@@ -290,51 +184,25 @@ pub enum ClusterError {
         "the etcd at {endpoint} admits fewer than {TXN_OPS_MAX} operations in a transaction, which large \
          volumes need: start its members with --max-txn-ops={TXN_OPS_MAX}"
     )]
-    FewOperations {
-        /// The address.
-        endpoint: Endpoint,
-    },
+    FewOperations { endpoint: Endpoint },
     /// The cluster has no node of that name.
     #[error("the cluster has no node '{node}': its nodes are {names}")]
-    NoSuchNode {
-        /// The name.
-        node: Box<str>,
-        /// The names that there are.
-        names: Box<str>,
-    },
+    NoSuchNode { node: Box<str>, names: Box<str> },
     /// A node that is to be removed accepts connections.
     #[error(
         "{node} is not known to etcd as running, and something answers at its address {address}: stop it \
          first"
     )]
-    NodeAnswers {
-        /// The node.
-        node: Box<str>,
-        /// The address.
-        address: SocketAddr,
-    },
+    NodeAnswers { node: Box<str>, address: SocketAddr },
     /// No member of etcd that nearflash runs has that address.
     #[error("no member of the cluster's etcd has the address {machine}: they have {addresses}")]
-    NoSuchMember {
-        /// The address.
-        machine: SocketAddr,
-        /// The addresses that there are.
-        addresses: Box<str>,
-    },
+    NoSuchMember { machine: SocketAddr, addresses: Box<str> },
     /// The machine that is to be removed runs a node.
     #[error("node {node} runs on the machine of etcd {machine}: remove the node")]
-    MemberOfNode {
-        /// The address.
-        machine: SocketAddr,
-        /// The node.
-        node: Box<str>,
-    },
+    MemberOfNode { machine: SocketAddr, node: Box<str> },
     /// A member of etcd that is to be removed answers.
     #[error("etcd at {machine} answers: stop it first")]
-    MemberAnswers {
-        /// The address.
-        machine: SocketAddr,
-    },
+    MemberAnswers { machine: SocketAddr },
     /// Without the machine, etcd has no majority.
     #[error(
         "{subject} runs a member of etcd, and without it the others are no majority, because these do not \
@@ -343,7 +211,6 @@ pub enum ClusterError {
     MajorityLost {
         /// The node, or the address of its etcd.
         subject: Box<str>,
-        /// The members that do not answer.
         silent: Box<str>,
     },
     /// A change is not possible.
@@ -360,12 +227,7 @@ pub enum ClusterError {
     Certificate(#[from] rcgen::Error),
     /// A thread or a random number is not available.
     #[error("cannot {action}: {source}")]
-    System {
-        /// The action that failed.
-        action: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
+    System { action: &'static str, source: io::Error },
 }
 
 impl ClusterError {

@@ -41,7 +41,6 @@ pub(super) fn quota() -> u64 {
     named.and_then(|text| text.parse().ok()).unwrap_or(QUOTA)
 }
 
-/// etcd's arguments.
 pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
     let client = format!("https://{}", member.listen.client);
     let peer = format!("https://{}", member.listen.peer());

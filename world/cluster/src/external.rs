@@ -13,7 +13,6 @@ use nearflash_records::{Endpoint, ParseEndpointError};
 use super::error::ClusterError;
 use super::member::Folder;
 
-/// The maximum length of a prefix.
 const PREFIX_LEN_MAX: usize = 200;
 
 /// An etcd that exists already: the value of `--etcd`.

@@ -139,7 +139,6 @@ fn history() -> HistoryRecord {
     HistoryRecord { schema: Schema, id: Uuid::new_v4(), began: now().0 }
 }
 
-/// The cluster's record.
 fn record(member: &Member) -> Result<ClusterRecord, ClusterError> {
     let damaged = |_| ClusterError::Damaged { path: PathBuf::from("member.json") };
     Ok(ClusterRecord {

@@ -304,7 +304,6 @@ fn majority(members: &[MemberStatus]) -> usize {
     members.iter().filter(|it| it.is_voter).count() / 2 + 1
 }
 
-/// Judges the members.
 fn judge(members: &[MemberStatus]) -> (Level, String) {
     let voters: Vec<_> = members.iter().filter(|it| it.is_voter).collect();
     let answering = voters.iter().filter(|it| it.is_reachable).count();

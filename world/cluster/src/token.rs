@@ -8,6 +8,7 @@ use zeroize::Zeroize;
 
 /// The reason why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum TokenError {
     /// The argument is not of the form `@FILE`.
     #[error(
@@ -16,36 +17,22 @@ pub enum TokenError {
     NoFile,
     /// The file cannot be read.
     #[error("token file {}: {source}: correct the path or its permissions", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// The file is something else.
     #[error(
         "token file {}: it is not a token: copy the file that 'nearflash cluster init' named",
         path.display()
     )]
-    NotAToken {
-        /// The file.
-        path: PathBuf,
-    },
+    NotAToken { path: PathBuf },
     /// The file is incomplete or changed.
     #[error("token file {}: it is damaged or incomplete: copy it again", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-    },
+    Damaged { path: PathBuf },
     /// The file has a later form.
     #[error(
         "token file {}: it was made by a later version of nearflash: install that version here",
         path.display()
     )]
-    Later {
-        /// The file.
-        path: PathBuf,
-    },
+    Later { path: PathBuf },
     /// The token is too old.
     #[error(transparent)]
     Expired(#[from] Expired),

@@ -22,6 +22,7 @@ fn data_dir_remedy(kind: io::ErrorKind) -> &'static str {
 
 /// An error of a data directory. Every message is one line that names the directory and the remedy.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum DataDirError {
     /// The data directory cannot be created or used.
     #[error(
@@ -29,12 +30,7 @@ pub enum DataDirError {
         path.display(),
         data_dir_remedy(source.kind())
     )]
-    Unusable {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Unusable { path: PathBuf, source: io::Error },
     /// Another node has locked the data directory.
     #[error(
         "data directory {} is in use by another node{}: stop that node, or choose another \
@@ -42,7 +38,6 @@ pub enum DataDirError {
         path.display(), pid.map_or(String::new(), |pid| format!(" (process {pid})"))
     )]
     Locked {
-        /// The directory.
         path: PathBuf,
         /// The process that holds the lock, if the lock file names it.
         pid: Option<u32>,
@@ -54,10 +49,5 @@ pub enum DataDirError {
          again later",
         path.display()
     )]
-    LockHeld {
-        /// The directory.
-        path: PathBuf,
-        /// The process that has ended.
-        pid: u32,
-    },
+    LockHeld { path: PathBuf, pid: u32 },
 }

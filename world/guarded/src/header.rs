@@ -8,7 +8,6 @@ use crate::layout::{BLOCK, BLOCK_LEN};
 /// The length of the header of a `redb` file, format 3.
 pub const HEADER_LEN: usize = 320;
 
-/// The length of a copy.
 pub(crate) const COPY_LEN: usize = 512;
 
 /// The length of the part below that has both copies.

@@ -14,58 +14,30 @@ use crate::DeviceSpec;
 
 /// A device cannot be taken, because of the configuration or the system.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum OpenError {
     /// A system call failed.
     #[error("device '{name}': cannot {action} {}: {source}{}", path.display(), remedy(source))]
-    Io {
-        /// The device.
-        name: Name,
-        /// The action that failed.
-        action: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { name: Name, action: &'static str, path: PathBuf, source: io::Error },
     /// The memory of a RAM device cannot be reserved.
     #[error("device '{name}': cannot reserve {size} of memory: {source}")]
-    Memory {
-        /// The device.
-        name: Name,
-        /// Its size.
-        size: ByteLen,
-        /// The system's error.
-        source: io::Error,
-    },
+    Memory { name: Name, size: ByteLen, source: io::Error },
     /// A slice does not know any more what it knew of its mirrors.
     #[error("slice '{name}': {source}")]
-    SliceNotes {
-        /// The slice.
-        name: Name,
-        /// The damage, and the remedy.
-        source: NotesError,
-    },
+    SliceNotes { name: Name, source: NotesError },
     /// A model is out of its bounds.
     #[error("device '{name}': {source}")]
-    Model {
-        /// The device.
-        name: Name,
-        /// The bound, and the remedy.
-        source: ModelConfigError,
-    },
+    Model { name: Name, source: ModelConfigError },
     /// A model takes more memory than the machine has.
     #[error(
         "device '{name}' needs {} of memory, and the machine has {}: {remedy}",
         mebibytes(*needed), mebibytes(*memory)
     )]
     TooLarge {
-        /// The device.
         name: Name,
         /// The memory of its contents and of the model.
         needed: ByteLen,
-        /// The machine's memory.
         memory: ByteLen,
-        /// The remedy.
         remedy: &'static str,
     },
     /// The file is absent, and the configuration gives no size to create it with.
@@ -73,127 +45,53 @@ pub enum OpenError {
         "device '{name}': {} does not exist: correct the path, or add size=SIZE to create it",
         path.display()
     )]
-    Absent {
-        /// The device.
-        name: Name,
-        /// The file.
-        path: PathBuf,
-    },
+    Absent { name: Name, path: PathBuf },
     /// The file is absent, although the catalog has volumes on it.
     #[error(
         "device '{name}': {} does not exist, but the catalog has volumes on it: restore it, or \
          correct the path",
         path.display()
     )]
-    Lost {
-        /// The device.
-        name: Name,
-        /// The file.
-        path: PathBuf,
-    },
+    Lost { name: Name, path: PathBuf },
     /// The path of a `file:` device is not a file, or that of a `block:` device not a block device.
     #[error("device '{name}': {} is {is}: {remedy}", path.display())]
-    WrongKind {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// The kind of file that it is.
-        is: &'static str,
-        /// The remedy.
-        remedy: &'static str,
-    },
+    WrongKind { name: Name, path: PathBuf, is: &'static str, remedy: &'static str },
     /// Another process uses the device.
     #[error("device '{name}': {} is in use by {by}: {remedy}", path.display())]
-    InUse {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// The user.
-        by: String,
-        /// The remedy.
-        remedy: &'static str,
-    },
+    InUse { name: Name, path: PathBuf, by: String, remedy: &'static str },
     /// Another device is the same file or disk.
     #[error("device '{name}': {} is device '{other}', too: name it once", path.display())]
-    Twice {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// The device that was given before it.
-        other: Name,
-    },
+    Twice { name: Name, path: PathBuf, other: Name },
     /// The device has no room for a label and one granule.
     #[error("device '{name}' is {len}, which is too small: it needs at least {len_min}")]
-    TooSmall {
-        /// The device.
-        name: Name,
-        /// Its size.
-        len: ByteLen,
-        /// The smallest size.
-        len_min: ByteLen,
-    },
+    TooSmall { name: Name, len: ByteLen, len_min: ByteLen },
     /// `size=` differs from the file's size.
     #[error(
         "device '{name}': {} is {len} long, but size={size} is configured: remove size=, or \
          correct it",
         path.display()
     )]
-    SizeDiffers {
-        /// The device.
-        name: Name,
-        /// The file.
-        path: PathBuf,
-        /// The file's size.
-        len: ByteLen,
-        /// The configured size.
-        size: ByteLen,
-    },
+    SizeDiffers { name: Name, path: PathBuf, len: ByteLen, size: ByteLen },
     /// The device has shrunk since it was labelled: blocks of volumes may be lost.
     #[error(
         "device '{name}': {} is {len} long, shorter than the {recorded} in the catalog: restore \
          the missing part before starting",
         path.display()
     )]
-    Shorter {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// Its size.
-        len: ByteLen,
-        /// The recorded size.
-        recorded: ByteLen,
-    },
+    Shorter { name: Name, path: PathBuf, len: ByteLen, recorded: ByteLen },
     /// The device has grown since it was labelled.
     #[error(
         "device '{name}': {} is {len} long, longer than the {recorded} in the catalog: truncate it \
          to {} bytes before starting",
         path.display(), recorded.0
     )]
-    Longer {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// Its size.
-        len: ByteLen,
-        /// The recorded size.
-        recorded: ByteLen,
-    },
+    Longer { name: Name, path: PathBuf, len: ByteLen, recorded: ByteLen },
     /// The device holds data that nearflash has not written.
     #[error(
         "device '{}' holds {what}: choose another device, or write '{spec},wipe' to erase it",
         spec.name
     )]
-    Holds {
-        /// The configured device.
-        spec: Box<DeviceSpec>,
-        /// The kind of data.
-        what: &'static str,
-    },
+    Holds { spec: Box<DeviceSpec>, what: &'static str },
     /// The device belongs to another installation.
     #[error(
         "device '{}' belongs to another nearflash installation (node {node}, which calls it \
@@ -201,14 +99,7 @@ pub enum OpenError {
          erase it",
         spec.name
     )]
-    Foreign {
-        /// The configured device.
-        spec: Box<DeviceSpec>,
-        /// The other installation.
-        node: Uuid,
-        /// The name that it gives the device.
-        its_name: Name,
-    },
+    Foreign { spec: Box<DeviceSpec>, node: Uuid, its_name: Name },
     /// The device belongs to another installation, and the catalog of this one has no volume on any device: it
     /// may be new because the former one was lost. Nothing that destroys the volumes is proposed.
     #[error(
@@ -218,99 +109,50 @@ pub enum OpenError {
          directory with --data-dir",
         spec.name
     )]
-    Unclaimed {
-        /// The configured device.
-        spec: Box<DeviceSpec>,
-        /// The other installation.
-        node: Uuid,
-        /// The name that it gives the device.
-        its_name: Name,
-    },
+    Unclaimed { spec: Box<DeviceSpec>, node: Uuid, its_name: Name },
     /// The device is a slice of a cluster.
     #[error(
         "device '{}' is a slice of cluster {cluster}: write --slice instead of --device, or write \
          '{spec},wipe' to erase it",
         spec.name
     )]
-    IsSlice {
-        /// The configured device.
-        spec: Box<DeviceSpec>,
-        /// The cluster.
-        cluster: Uuid,
-    },
+    IsSlice { spec: Box<DeviceSpec>, cluster: Uuid },
     /// The slice belongs to another cluster.
     #[error(
         "slice '{}' belongs to another cluster ({cluster}): choose another device, or write \
          '{spec},wipe' to erase it",
         spec.name
     )]
-    OfOtherCluster {
-        /// The configured slice.
-        spec: Box<DeviceSpec>,
-        /// The cluster.
-        cluster: Uuid,
-    },
+    OfOtherCluster { spec: Box<DeviceSpec>, cluster: Uuid },
     /// The device belongs to this node alone.
     #[error(
         "slice '{}' is a device for volumes of this node: write --device instead of --slice, or, if no \
          volume lies on it, write '{spec},wipe' to erase it",
         spec.name
     )]
-    IsDevice {
-        /// The configured slice.
-        spec: Box<DeviceSpec>,
-    },
+    IsDevice { spec: Box<DeviceSpec> },
     /// The superblock of a slice is damaged, or of a later version.
     #[error("slice '{name}': superblock {source}: {remedy}")]
-    Superblock {
-        /// The slice.
-        name: Name,
-        /// The superblock's error.
-        source: OnDiskError,
-        /// The remedy.
-        remedy: &'static str,
-    },
+    Superblock { name: Name, source: OnDiskError, remedy: &'static str },
     /// The superblock and the label of a slice contradict each other.
     #[error(
         "slice '{name}': its superblock and its label belong to different slices: restore the first 17 \
          MiB of the device from a backup"
     )]
-    SuperblockDiffers {
-        /// The slice.
-        name: Name,
-    },
+    SuperblockDiffers { name: Name },
     /// The device's label is damaged, or of a later version.
     #[error("device '{}': label {source}: {remedy}", spec.name)]
-    Label {
-        /// The configured device.
-        spec: Box<DeviceSpec>,
-        /// The label's error.
-        source: OnDiskError,
-        /// The remedy.
-        remedy: &'static str,
-    },
+    Label { spec: Box<DeviceSpec>, source: OnDiskError, remedy: &'static str },
     /// The catalog has volumes on a device of this name, and this is another device.
     #[error(
         "device '{name}': {} is not the device that the catalog has volumes on \
          ({recorded}): correct the path",
         path.display()
     )]
-    NotTheOne {
-        /// The device.
-        name: Name,
-        /// The path.
-        path: PathBuf,
-        /// The UUID of the recorded device.
-        recorded: Uuid,
-    },
+    NotTheOne { name: Name, path: PathBuf, recorded: Uuid },
     /// The catalog has this device under another name.
     #[error("device '{name}' is called '{recorded}' in the catalog: write '{recorded}='")]
-    Renamed {
-        /// The configured name.
-        name: Name,
-        /// The recorded name.
-        recorded: Name,
-    },
+    Renamed { name: Name, recorded: Name },
 }
 
 /// A length, rounded up, that need not be a whole number of a larger unit.

@@ -38,102 +38,55 @@ pub struct DeviceSpec {
 
 /// The storage of a device's blocks.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Backing {
     /// `file:PATH[,size=SIZE][,page-cache]`: a file; an absent one is created sparse, and needs the size.
     File {
-        /// The path.
         path: PathBuf,
         /// The expected size, if given.
         size: Option<ByteLen>,
     },
     /// `block:/dev/…[,page-cache]`: a block device.
-    Block {
-        /// The path.
-        path: PathBuf,
-    },
+    Block { path: PathBuf },
     /// `ram:SIZE`: memory.
-    Ram {
-        /// The size.
-        size: ByteLen,
-    },
+    Ram { size: ByteLen },
     /// `null:SIZE[,read-delay=TIME][,write-delay=TIME]`: the null device.
-    Null {
-        /// The reported size.
-        size: ByteLen,
-        /// The delays.
-        delays: NullDelays,
-    },
+    Null { size: ByteLen, delays: NullDelays },
     /// `flash:SIZE[,…]` and `pcm:SIZE[,…]`: a model of flash or of phase-change memory.
     Model(ModelSpec),
 }
 
 /// The error of a text that is not a device.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ParseDeviceSpecError {
     /// The text does not have the form of a device.
     #[error(
         "'{text}' is not a valid device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
          NAME=ram:SIZE, NAME=null:SIZE, NAME=flash:SIZE or NAME=pcm:SIZE"
     )]
-    Form {
-        /// The text.
-        text: Box<str>,
-    },
+    Form { text: Box<str> },
     /// The part before `=` is not a name.
     #[error("device name {0}")]
     Name(#[from] ParseNameError),
     /// A size is not valid.
     #[error("device '{name}': {source}")]
-    Size {
-        /// The device.
-        name: Name,
-        /// The error of the size.
-        source: ParseSizeError,
-    },
+    Size { name: Name, source: ParseSizeError },
     /// The size is zero.
     #[error("device '{name}' has size zero: write at least 1MiB")]
-    Empty {
-        /// The device.
-        name: Name,
-    },
+    Empty { name: Name },
     /// A delay is not valid.
     #[error("device '{name}': {source}")]
-    Delay {
-        /// The device.
-        name: Name,
-        /// The error of the delay.
-        source: ParseDurationError,
-    },
+    Delay { name: Name, source: ParseDurationError },
     /// The value of an option does not have its form.
     #[error("device '{name}': '{key}={text}' is not valid: write {form}")]
-    Value {
-        /// The device.
-        name: Name,
-        /// The option.
-        key: &'static str,
-        /// Its value.
-        text: Box<str>,
-        /// The form of its value.
-        form: &'static str,
-    },
+    Value { name: Name, key: &'static str, text: Box<str>, form: &'static str },
     /// A model's configuration is out of its bounds.
     #[error("device '{name}': {source}")]
-    Model {
-        /// The device.
-        name: Name,
-        /// The bound, and the remedy.
-        source: ModelConfigError,
-    },
+    Model { name: Name, source: ModelConfigError },
     /// This kind of device does not have this option.
     #[error("device '{name}': '{option}' is not a valid option: use {known}")]
-    Option {
-        /// The device.
-        name: Name,
-        /// The option.
-        option: Box<str>,
-        /// The options of this kind.
-        known: &'static str,
-    },
+    Option { name: Name, option: Box<str>, known: &'static str },
 }
 
 impl DeviceSpec {

@@ -27,7 +27,6 @@ impl Records {
 
 /// The identities of a protocol, and their keys.
 pub(crate) trait Identities: KeySource {
-    /// Their protocol.
     fn protocol(&self) -> Protocol;
     /// The identity that a peer has sent.
     fn read(&self, offered: &[u8]) -> Option<TlsIdentity>;

@@ -64,6 +64,7 @@ pub type NoticeSink = Box<dyn FnMut(Notice) + Send>;
 
 /// The error of a reactor that could not start.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StartError {
     /// The kernel or a security policy forbids io_uring.
     #[error(
@@ -81,12 +82,7 @@ pub enum StartError {
          memory (RLIMIT_MEMLOCK) of this user is {limit}; raise it with LimitMEMLOCK=infinity in the \
          systemd unit, --ulimit memlock=-1 for a container, or 'ulimit -l unlimited' in a shell"
     )]
-    LockedMemory {
-        /// The kernel's error.
-        error: io::Error,
-        /// The limit.
-        limit: String,
-    },
+    LockedMemory { error: io::Error, limit: String },
     /// Any other error.
     #[error("cannot start a core: {0}")]
     Other(#[from] io::Error),

@@ -55,7 +55,6 @@ struct Ring {
     owner: Origin,
 }
 
-/// A bell to watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BellWatch {
     pub(crate) fd: RawFd,

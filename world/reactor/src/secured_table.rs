@@ -124,7 +124,6 @@ impl SecuredTable {
         self.get(socket).map_or(0, |connection| connection.held_max(unread))
     }
 
-    /// A turn begins.
     pub(crate) fn begin_turn(&mut self, events: &mut Vec<Event>) {
         self.handshakes_left = HANDSHAKES_PER_TURN_MAX;
         events.extend(self.ready.drain(..).map(Event::Ready));

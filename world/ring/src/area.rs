@@ -113,7 +113,6 @@ impl Slice {
         u32::try_from(self.run.start).expect("a data area is at most DATA_LEN_MAX")
     }
 
-    /// Whether the slice is in this memory.
     #[inline]
     pub(crate) fn lies_in(&self, memory: &Arc<Memory>) -> bool {
         Arc::ptr_eq(&self.shared.memory, memory)

@@ -53,7 +53,6 @@ impl ClientProcessor {
     }
 }
 
-/// States the node's processor.
 pub(crate) fn state_node(memory: &Memory, processor: Processor) {
     store(memory, NODE_PROCESSOR_AT, processor);
 }

@@ -227,7 +227,6 @@ pub(crate) unsafe fn BIO_set_retry_read(bio: *mut BIO) {
     unsafe { BIO_set_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY) }
 }
 
-/// The reason of an error.
 pub(crate) fn reason_of(error: c_ulong) -> c_int {
     c_int::try_from(error & REASON_MASK).expect("it has twelve bits")
 }

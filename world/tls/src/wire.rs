@@ -28,7 +28,6 @@ pub(crate) struct Wire {
 
 /// The keys of a handshake.
 pub(crate) enum Keys {
-    /// Those of a server.
     Server {
         source: std::sync::Arc<dyn KeySource>,
         /// The first identity that has a key, or else the first one that the client offers.
@@ -38,8 +37,10 @@ pub(crate) enum Keys {
         /// The suite of an open connection.
         suite: Option<Suite>,
     },
-    /// That of a client.
-    Client { identity: Box<[u8]>, key: PskKey },
+    Client {
+        identity: Box<[u8]>,
+        key: PskKey,
+    },
 }
 
 impl Wire {

@@ -313,7 +313,6 @@ impl Shared {
     }
 }
 
-/// One thread.
 struct Thread {
     shared: Arc<Shared>,
     progress: Arc<Progress>,

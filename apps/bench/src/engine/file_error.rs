@@ -5,39 +5,23 @@ use std::path::PathBuf;
 
 /// The reason why a file cannot be measured.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum FileError {
     /// The file does not exist, and no size is given to create it.
     #[error("{path} does not exist: add --size to create it")]
-    Absent {
-        /// The file.
-        path: PathBuf,
-    },
+    Absent { path: PathBuf },
     /// The system refused the operation.
     #[error("{path}: {source}")]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// The file system does not support direct I/O.
     #[error("{path} does not support O_DIRECT: give --direct 0, or a path on a disk")]
-    NoDirect {
-        /// The file.
-        path: PathBuf,
-    },
+    NoDirect { path: PathBuf },
     /// The block device is in use.
     #[error(
         "{path} is in use (mounted, or part of an array): writing to it would destroy its data"
     )]
-    InUse {
-        /// The device.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// The path is neither a regular file nor a block device.
     #[error("{path} is neither a regular file nor a block device")]
-    NoStorage {
-        /// The path.
-        path: PathBuf,
-    },
+    NoStorage { path: PathBuf },
 }

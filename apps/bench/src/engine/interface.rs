@@ -14,26 +14,17 @@ pub type Slot = usize;
 
 /// The reason why an operation, or the whole engine, failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum EngineError {
     /// A system call failed.
     #[error("{what}: {source}")]
-    Io {
-        /// The operation.
-        what: &'static str,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Io { what: &'static str, source: std::io::Error },
     /// The controller completed the command with an error.
     #[error("the target answered {0}")]
     Status(nearflash::nvme_tcp::Status),
     /// The logical unit ended the task with an error.
     #[error("{target} answered with {status}")]
-    Task {
-        /// Name and address of the target.
-        target: Arc<str>,
-        /// The SCSI status or the error.
-        status: nearflash::iscsi::TaskStatus,
-    },
+    Task { target: Arc<str>, status: nearflash::iscsi::TaskStatus },
     /// The session was lost.
     #[error(transparent)]
     Iscsi(#[from] nearflash::iscsi::InitiatorError),
@@ -45,12 +36,7 @@ pub enum EngineError {
     Direct(#[from] nearflash::direct::Error),
     /// Fewer bytes were transferred than requested, although not at the end of the file.
     #[error("transferred {moved} of {asked} bytes")]
-    Short {
-        /// Bytes transferred.
-        moved: ByteLen,
-        /// Bytes requested.
-        asked: ByteLen,
-    },
+    Short { moved: ByteLen, asked: ByteLen },
 }
 
 impl From<std::io::Error> for EngineError {

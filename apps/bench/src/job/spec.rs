@@ -79,27 +79,20 @@ pub enum Spin {
 
 /// The reason why a job stopped.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum JobFailure {
     /// The workload is not valid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// An operation failed.
     #[error("{} of {} at offset {}: {source}", verb(.op.direction), .op.len, .op.offset.0)]
-    Operation {
-        /// The operation.
-        op: Op,
-        /// The reason.
-        source: EngineError,
-    },
+    Operation { op: Op, source: EngineError },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// No operation completes.
     #[error("no operation completed for {} s: does the target still answer?", .span.0 / 1_000_000_000)]
-    Stalled {
-        /// Time since the last completion.
-        span: Nanos,
-    },
+    Stalled { span: Nanos },
     /// A block read is not the block written.
     #[error("verify: {0}")]
     Verify(#[from] Mismatch),

@@ -5,6 +5,7 @@ use nearflash_units::ParseSizeError;
 
 /// The reason why a target is not valid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum TargetError {
     /// The scheme is unknown.
     #[error(
@@ -12,10 +13,7 @@ pub enum TargetError {
          iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME, \
          direct+local:PATH.sock/VOLUME or floor://"
     )]
-    Scheme {
-        /// The target as given.
-        text: String,
-    },
+    Scheme { text: String },
     /// Not a valid URL.
     #[error(transparent)]
     Url(#[from] UrlError),
@@ -23,10 +21,7 @@ pub enum TargetError {
     #[error(
         "'{text}' is not a valid floor: write floor:// or floor://?headers=REQUEST,ANSWER in bytes"
     )]
-    Floor {
-        /// The target as given.
-        text: String,
-    },
+    Floor { text: String },
     /// `file:` without a path.
     #[error("'file:' names no file: write file:PATH, for example file:/tmp/test.img")]
     NoPath,
@@ -35,29 +30,14 @@ pub enum TargetError {
     Size(#[from] ParseSizeError),
     /// The name of the subsystem, target or volume is missing.
     #[error("'{text}' names no volume: append /NAME, a volume's name{or}")]
-    NoName {
-        /// The target as given.
-        text: String,
-        /// An alternative to a volume's name.
-        or: &'static str,
-    },
+    NoName { text: String, or: &'static str },
     /// The LUN is not a valid number.
     #[error(
         "'{text}' is not a valid LUN: write a number from 0 to 16383 after the name, for example \
          /data/0"
     )]
-    Lun {
-        /// The LUN as given.
-        text: String,
-    },
+    Lun { text: String },
     /// An option that needs another one, such as a user without a secret.
     #[error("'{text}' names {named} without {missing}: append &{missing}=")]
-    Half {
-        /// The target as given.
-        text: String,
-        /// The part that is given.
-        named: &'static str,
-        /// The part that is missing.
-        missing: &'static str,
-    },
+    Half { text: String, named: &'static str, missing: &'static str },
 }

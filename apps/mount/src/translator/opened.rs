@@ -47,13 +47,11 @@ impl Durable {
     }
 }
 
-/// The handle of a file that is opened with these flags.
 pub(super) fn handle(flags: i32) -> FileHandle {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned());
     FileHandle((flags & KEPT).bits().into())
 }
 
-/// The flags that a handle has.
 pub(super) fn flags(handle: FileHandle) -> OFlags {
     OFlags::from_bits_retain(u32::try_from(handle.0).unwrap_or(0)) & KEPT
 }

@@ -346,7 +346,7 @@ fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
         runtime: Some(Nanos::from_millis(10)),
         costs: Some(costs.clone()),
         core_watts: 7.5,
-        peers: vec![crate::args::PeerName::Tgt],
+        peers: vec![crate::plan::Peer::Tgt],
         ..args("asking", &out)
     };
     measure_now(&args).unwrap();

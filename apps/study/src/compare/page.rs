@@ -98,7 +98,6 @@ fn overview(comparison: &Comparison) -> Markup {
     }
 }
 
-/// The pairs with this verdict.
 fn of<'a>(pairs: &[&'a Pair], verdict: Verdict) -> Vec<&'a Pair> {
     pairs.iter().copied().filter(|pair| pair.verdict() == verdict).collect()
 }

@@ -161,7 +161,6 @@ pub(super) fn draw(
     }
 }
 
-/// Draws stacked bars.
 pub(super) fn draw_stacks(
     canvas: &mut Canvas,
     frame: &Frame,

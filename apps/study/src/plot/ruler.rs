@@ -32,9 +32,7 @@ enum Measure {
 /// A labelled value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// The value.
     pub(super) value: f64,
-    /// The label.
     pub(super) label: String,
 }
 

@@ -89,7 +89,6 @@ impl Look {
         }
     }
 
-    /// The class of its line.
     pub(super) fn line_class(self) -> String {
         let dash = match self.origin {
             Origin::Measured => "",

@@ -13,10 +13,6 @@ pub const PAPER: Paper = Paper {
                the Linux iSCSI stack",
 };
 
-/// IOPS of 4 KiB random reads on the local flash device.
-pub const LOCAL_IOPS: Stated =
-    Stated::new("local flash, 4 KiB random", 250_000.0, "IOPS", "slide on network optimizations");
-
 /// IOPS of one iSCSI tenant before any tuning.
 pub const BASELINE_IOPS: Stated = Stated::new(
     "one tenant over iSCSI, untuned",
@@ -46,14 +42,6 @@ pub const THROUGHPUT_LOSS: Stated =
 
 /// Overhead of disaggregation in the cost model, as a fraction of the cost of flash.
 pub const OVERHEAD: f64 = 0.20;
-
-/// FlashNet's IOPS and latency at 4 KiB, and its gains.
-pub const FLASHNET: [Stated; 4] = [
-    Stated::new("FlashNet, network I/O of 4 KiB", 1_220_000.0, "IOPS", "FlashNet, abstract"),
-    Stated::new("FlashNet, gain in IOPS", 38.6, "%", "FlashNet, abstract"),
-    Stated::new("FlashNet, latency of 4 KiB", 50.4, "µs", "FlashNet, abstract"),
-    Stated::new("FlashNet, latency saved", 43.5, "%", "FlashNet, abstract"),
-];
 
 /// The categories of [`CPU_SHARES`].
 pub const CPU_SHARE_OF: [&str; 7] =

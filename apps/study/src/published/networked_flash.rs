@@ -139,12 +139,6 @@ pub const PEAK_IOPS: [Stated; 2] = [
     Stated::new("dev-PCIe and HS4-blk over 1 GbE", 111_000.0, "IOPS", "figure 1, text"),
 ];
 
-/// Mean loss of flash's peak IOPS to the network, over 10 GbE and 40 GbE.
-pub const IOPS_LOSS: [Stated; 2] = [
-    Stated::new("IOPS lost over 10 GbE, mean", 23.0, "%", "figure 1, text"),
-    Stated::new("IOPS lost over 40 GbE, mean", 20.0, "%", "figure 1, text"),
-];
-
 /// Maximum loss of peak IOPS to the network: a third in the summary, 32 % in the text.
 pub const IOPS_LOSS_MAX: Stated =
     Stated::new("IOPS lost to the network, at most", 32.0, "%", "figure 1, text");

@@ -99,10 +99,6 @@ pub const SMALL_ACCESS_GAIN: [Stated; 3] = [
 pub const GAIN_512: ReadWrite = pair(72.7, 164.4);
 /// The same gain at 256 KiB.
 pub const GAIN_256K: ReadWrite = pair(4.6, 4.4);
-/// The gain over iSCSI at 4 KiB, as stated in the introduction.
-pub const GAIN_4K: Stated =
-    Stated::new("bandwidth of 4 KiB over iSCSI", 14.7, "times", "section 1");
-
 /// The request size at which most curves of figure 5 peak.
 pub const PEAK_LEN: u64 = 4096;
 

@@ -1,6 +1,6 @@
 //! El-Harake and Schoenemeyer: Detailed Performance Analysis of Solid State Disks, 2011.
 
-use super::{Paper, ReadWrite, Stated};
+use super::{Paper, Stated};
 
 /// The paper.
 pub const PAPER: Paper = Paper {
@@ -21,21 +21,12 @@ pub const IOR_TASKS: [u32; 6] = [4, 8, 16, 32, 64, 96];
 /// The number of tasks with which IOR was fastest.
 pub const IOR_TASKS_BEST: u32 = 64;
 
-/// Throughput by the data sheets, in MB/s. A card with one number has it for reads and writes.
-pub const DATA_SHEET_MB_S: [(&str, ReadWrite); 2] = [
-    ("Virident", ReadWrite { read: 1440.0, write: 1200.0 }),
-    ("FusionIO", ReadWrite { read: 1500.0, write: 1500.0 }),
-];
-
 /// Throughput in random order, as stated in the text of figures 5 to 8.
 pub const THROUGHPUT: [Stated; 3] = [
     Stated::new("Virident, fio, peak of writes", 1200.0, "MB/s", "figure 5, text"),
     Stated::new("Virident, fio, reads at 64 KiB", 1000.0, "MB/s", "figure 5, text"),
     Stated::new("FusionIO, writes at 1 MiB", 1400.0, "MB/s", "figure 7, text"),
 ];
-
-/// Range of the throughput of 4 KiB writes on the FusionIO card.
-pub const FUSION_4K_WRITE_MB_S: [f64; 2] = [400.0, 600.0];
 
 /// The block size from which both cards reach about 1 GB/s.
 pub const LARGE_BLOCK_LEN: u64 = 16 << 10;

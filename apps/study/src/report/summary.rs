@@ -11,7 +11,6 @@ pub(super) struct Counts {
     pub(super) sound: usize,
     /// Measured, but not comparable.
     pub(super) doubtful: usize,
-    /// Failed.
     pub(super) failed: usize,
     /// Not measured yet.
     pub(super) pending: usize,

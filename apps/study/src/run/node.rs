@@ -64,7 +64,6 @@ impl OwnNode {
         Ok(Self { node, core_count: cores.len(), filled: BTreeSet::new() })
     }
 
-    /// Its process ID.
     pub(super) fn process_id(&self) -> u32 {
         self.node.process_id()
     }
@@ -121,7 +120,6 @@ pub(super) fn volume(medium: Medium) -> String {
     }
 }
 
-/// The length of a medium's volume.
 pub(super) fn volume_len(medium: Medium, disk: &Disk) -> ByteLen {
     match medium {
         Medium::Null { .. } => NULL_LEN,

@@ -38,7 +38,6 @@ impl Served {
         }
     }
 
-    /// Its process ID.
     pub(super) fn process_id(&self) -> u32 {
         match self {
             Self::Tgt(tgt) => tgt.process_id(),

@@ -15,7 +15,6 @@ use nearflash_units::{ByteLen, MIB};
 use super::error::PointError;
 use crate::plan::{Door, Spread};
 
-/// The length of each volume of a space.
 pub(super) const SPACE_VOLUME_LEN: ByteLen = ByteLen(256 * MIB);
 /// The length of each slice: a whole volume, a part of another one, and metadata.
 const SLICE_LEN: ByteLen = ByteLen(512 * MIB);

@@ -234,7 +234,6 @@ fn shown(
     exhibit(format!("{NAME}-{}-{slug}", style.name()), title, source, figure)
 }
 
-/// The series of a way in one direction.
 fn find<'a>(series: &'a [Series], way: &str, direction: &str) -> Option<&'a Series> {
     labelled(series, &label_of(way, direction))
 }

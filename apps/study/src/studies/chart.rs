@@ -16,7 +16,6 @@ pub(super) fn len_tag(len: u64) -> String {
     len_text(len).replace(' ', "")
 }
 
-/// The series with this label.
 pub(super) fn labelled<'a>(series: &'a [Series], label: &str) -> Option<&'a Series> {
     series.iter().find(|series| series.label == label)
 }
@@ -26,7 +25,6 @@ pub(super) fn peak(series: &Series) -> Option<&Mark> {
     series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
 }
 
-/// An axis.
 pub(super) fn axis(label: &str, unit: &str, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), unit: unit.to_owned(), scale }
 }
@@ -66,7 +64,6 @@ pub(super) fn level(label: String, value: f64, xs: [f64; 2]) -> Series {
     Series { label, origin: Origin::Published, points: xs.map(mark).to_vec() }
 }
 
-/// A heading with its unit.
 pub(super) fn heading(label: &str, unit: &str) -> String {
     if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") }
 }
@@ -76,7 +73,6 @@ pub(super) fn cell(value: Option<f64>) -> Cell {
     value.map_or(Cell::Missing, Cell::Number)
 }
 
-/// A cell with text.
 pub(super) fn text(words: impl Into<String>) -> Cell {
     Cell::Text(words.into())
 }

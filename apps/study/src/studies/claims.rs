@@ -12,7 +12,6 @@ pub(super) const ALIKE: f64 = 10.0;
 /// The form in which a claim's numbers are shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Show {
-    /// With a unit.
     Unit(&'static str),
     /// A difference in per cent, with its sign.
     Change,

@@ -8,7 +8,6 @@ use crate::published::ReadWrite;
 /// Reads or writes.
 #[derive(Clone, Copy)]
 pub(super) struct Direction {
-    /// Its name.
     pub(super) name: &'static str,
     /// Random operations.
     pub(super) pattern: Pattern,

@@ -14,7 +14,6 @@ use crate::result::{Outcome, Results, Run};
 pub(super) struct Measure {
     /// The axis label.
     pub(super) label: &'static str,
-    /// The unit.
     pub(super) unit: &'static str,
     /// Extracts the value.
     pub(super) of: fn(&Run) -> f64,
@@ -54,19 +53,16 @@ pub(super) fn load(pattern: Pattern, op_len: u64) -> Load {
     }
 }
 
-/// One step of a sweep.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// Its position on the axis.
     pub(super) x: f64,
     /// Its part of the point's name; distinguishes it from all other points of the same way.
     pub(super) tag: String,
-    /// The loads.
     pub(super) loads: Vec<Load>,
 }
 
 impl Step {
-    /// A step with one load.
     pub(super) fn new(x: f64, tag: String, load: Load) -> Self {
         Self { x, tag, loads: vec![load] }
     }
@@ -112,7 +108,6 @@ pub(super) fn point_id(study: &str, way: &Way, step: &Step) -> PointId {
     PointId(format!("{study}/{}/{}", way.key, step.tag))
 }
 
-/// A way's point at a step.
 pub(super) fn point(study: &str, way: &Way, step: &Step) -> Point {
     let id = point_id(study, way, step);
     Point { id, subject: way.subject.clone(), loads: step.loads.clone() }
@@ -138,7 +133,6 @@ pub(super) fn mark(
     })
 }
 
-/// The axis of a measure.
 pub(super) fn measure_axis(measure: Measure, scale: Scale) -> Axis {
     axis(measure.label, measure.unit, scale)
 }

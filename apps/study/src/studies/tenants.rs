@@ -105,7 +105,6 @@ fn total(results: &Results, way: &Way, step: &Step) -> Option<f64> {
     (rates.len() == step.loads.len()).then(|| rates.iter().map(|mark| mark.y).sum())
 }
 
-/// The mark of the worst tenant.
 fn worst(results: &Results, way: &Way, step: &Step, measure: Measure) -> Option<Mark> {
     each(results, way, step, measure).into_iter().max_by(|a, b| a.y.total_cmp(&b.y))
 }

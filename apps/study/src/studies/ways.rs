@@ -26,7 +26,6 @@ pub(super) struct Way {
     pub(super) label: String,
     /// Its style.
     pub(super) origin: Origin,
-    /// The subject.
     pub(super) subject: Subject,
 }
 

@@ -26,7 +26,6 @@ pub(super) fn observer(
     Ok(worker)
 }
 
-/// The owner block.
 pub(super) fn read_block(worker: &mut Worker, offset: u64) -> Result<[u8; OWNER_BLOCK_LEN], Error> {
     let mut block = [0; OWNER_BLOCK_LEN];
     worker.read(&mut [IoSliceMut::new(&mut block)], offset)?;

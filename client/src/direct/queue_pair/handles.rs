@@ -16,7 +16,6 @@ use super::super::handle::Handle;
 use super::super::link::Link;
 use super::super::seal_key::SealKey;
 use super::super::shared::Shared;
-use super::super::volume_info::VolumeInfo;
 use super::{QueuePair, same_volume};
 
 /// The key of an open object.
@@ -98,7 +97,6 @@ impl Handles {
         &self.own().info
     }
 
-    /// The node's handle.
     #[inline]
     pub(super) fn of_node(&self, handle: Handle) -> Result<VolumeHandle, Status> {
         let entry = self.entry(handle).ok_or(Status::NO_SUCH_VOLUME)?;
@@ -254,11 +252,6 @@ impl QueuePair {
         if self.handles.entry(handle).is_some() {
             self.handles.entries[usize::from(handle.index)] = None;
         }
-    }
-
-    /// The properties of the object behind a handle; `None` when it is closed.
-    pub fn info_of(&self, handle: Handle) -> Option<VolumeInfo> {
-        self.handles.entry(handle).map(|entry| entry.info.into())
     }
 
     /// Sends a message to the owner of the files of the queue pair's own volume, and returns its answer. The

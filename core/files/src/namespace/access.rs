@@ -26,7 +26,6 @@ impl<'a> Place<'a> {
         self.path.cloned().unwrap_or_else(|| self.name.into())
     }
 
-    /// The path of the directory.
     fn directory_path(self) -> Path {
         self.path.map_or_else(Path::default, Path::parent)
     }
@@ -171,7 +170,6 @@ pub(super) fn entries<T: Tables>(
     damage.map_or(Ok(entries), |damage| Err(damage.into()))
 }
 
-/// The value of an entry.
 pub(super) fn entry_value(inode: InodeNumber, kind: Kind) -> [u8; 9] {
     let mut value = [kind.encode(); 9];
     value[..8].copy_from_slice(&inode.0.to_le_bytes());

@@ -121,6 +121,7 @@ impl Config {
 
 /// The reason why a configuration is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ConfigError {
     /// There is nothing to write to.
     #[error("the model has no pages; give it at least one logical page")]
@@ -135,10 +136,5 @@ pub enum ConfigError {
     #[error(
         "{logical_pages} logical pages leave too few spare blocks for the streams; use at most {most}"
     )]
-    TooLittleSpare {
-        /// The configured number.
-        logical_pages: u32,
-        /// The largest valid number.
-        most: u32,
-    },
+    TooLittleSpare { logical_pages: u32, most: u32 },
 }

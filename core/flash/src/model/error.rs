@@ -11,6 +11,7 @@ use super::bounds::{
 
 /// The reason why the configuration of a model is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ModelConfigError {
     /// The page has a length that pages do not have.
     #[error(
@@ -18,21 +19,13 @@ pub enum ModelConfigError {
         min = PAGE_LEN_MIN,
         max = PAGE_LEN_MAX
     )]
-    Page {
-        /// Its length.
-        page: ByteLen,
-    },
+    Page { page: ByteLen },
     /// The block is not made of pages, or of too few or too many.
     #[error(
         "block={block} is not 2 to {} pages of {page}: use block={}",
         PAGES_PER_BLOCK_MAX, ByteLen(page.0 * 256)
     )]
-    Block {
-        /// Its length.
-        block: ByteLen,
-        /// The length of a page.
-        page: ByteLen,
-    },
+    Block { block: ByteLen, page: ByteLen },
     /// The spare is out of bounds.
     #[error("spare={0}% is outside 1% to {SPARE_PERCENT_MAX}%: use spare=12%")]
     Spare(u32),
@@ -41,68 +34,31 @@ pub enum ModelConfigError {
         "spare={percent}% is {spare} of {blocks} blocks, and garbage collection needs {needed}: use \
          a larger spare, smaller blocks or a larger device"
     )]
-    TooLittleSpare {
-        /// The configured spare.
-        percent: u32,
-        /// Spare blocks.
-        spare: u32,
-        /// Blocks of the host's pages.
-        blocks: u32,
-        /// The fewest spare blocks.
-        needed: u32,
-    },
+    TooLittleSpare { percent: u32, spare: u32, blocks: u32, needed: u32 },
     /// There are too many pages to number.
     #[error("{len} is 2^32 pages of {page} or more, with the spare: use larger pages")]
-    TooManyPages {
-        /// The length of the device.
-        len: ByteLen,
-        /// The length of a page.
-        page: ByteLen,
-    },
+    TooManyPages { len: ByteLen, page: ByteLen },
     /// A block is striped over all dies, page by page.
     #[error(
         "dies={dies} is outside 1 to {pages}, the pages of a block, over which a block is striped: \
          use dies=8"
     )]
-    Dies {
-        /// The configured number.
-        dies: u32,
-        /// The pages of a block.
-        pages: u32,
-    },
+    Dies { dies: u32, pages: u32 },
     /// An operation takes too long.
     #[error("{option}={}ns is longer than {}s: use {option}={usual}", time.0, OPERATION_TIME_MAX.0 / 1_000_000_000)]
-    Time {
-        /// The option.
-        option: &'static str,
-        /// The configured time.
-        time: Nanos,
-        /// The usual value.
-        usual: &'static str,
-    },
+    Time { option: &'static str, time: Nanos, usual: &'static str },
     /// The endurance is out of bounds.
     #[error("endurance={endurance} is outside 1 to {}: use endurance={usual}", ENDURANCE_MAX)]
-    Endurance {
-        /// The configured number.
-        endurance: u32,
-        /// The usual number.
-        usual: u32,
-    },
+    Endurance { endurance: u32, usual: u32 },
     /// There are too many lines to number.
     #[error("{len} is more than {max} of lines: make the device smaller", max = PCM_LEN_MAX)]
-    TooManyLines {
-        /// The length of the device.
-        len: ByteLen,
-    },
+    TooManyLines { len: ByteLen },
     /// The gap's moves are out of bounds.
     #[error(
         "start-gap={writes} is outside 1 to {max} writes for each move of the gap: use start-gap=100",
         max = WRITES_PER_MOVE_MAX
     )]
-    WritesPerMove {
-        /// The configured number.
-        writes: u32,
-    },
+    WritesPerMove { writes: u32 },
     /// Addresses are randomised by start-gap alone.
     #[error("'randomise' has no effect without start-gap: add start-gap=100, or remove it")]
     RandomiseAlone,

@@ -12,7 +12,6 @@ use super::{ModelConfigError, WornOut, units};
 use crate::number::real;
 use crate::start_gap::{Line, Place, StartGap, StartGapConfig};
 
-/// The length of a line.
 const LINE_LEN: u64 = 256;
 
 /// Channels that work at the same time.

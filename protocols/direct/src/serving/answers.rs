@@ -17,7 +17,6 @@ use crate::wire::{
 
 const BLOCK_LEN: usize = DIGEST_BLOCK_LEN as usize;
 
-/// The longest answer to DIGEST.
 const DIGESTS_LEN_MAX: usize = digests_len(DIGEST_LEN_MAX) as usize;
 
 impl TargetSession {

@@ -30,7 +30,6 @@ pub(super) enum Claim {
     None,
     /// The claim is to be handed out.
     Made([u8; IDENTITY_LEN]),
-    /// The claim was handed out.
     HandedOut,
 }
 

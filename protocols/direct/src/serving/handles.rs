@@ -180,7 +180,6 @@ pub(super) struct Handle {
     reach: Result<Reach, Status>,
 }
 
-/// By what a handle was opened.
 #[derive(Clone, Debug)]
 enum Opened {
     /// By the volume's name.
@@ -390,7 +389,6 @@ impl Handles {
         Self { handles: Vec::new(), by_object: HashMap::new(), free_from: 0, max }
     }
 
-    /// The most handles.
     pub(super) const fn max(&self) -> u16 {
         self.max
     }

@@ -25,9 +25,7 @@ pub const REVOCATIONS_MAX: usize = 64;
 /// A message that the driver helps to answer at once.
 #[derive(Debug)]
 pub(super) enum Sealing {
-    /// SEAL_KEY, for the key of this name.
     Key(RequestHeader, KeyName),
-    /// OPEN_SEALED.
     Open(RequestHeader, Box<Seal>),
 }
 
@@ -60,7 +58,6 @@ impl TargetSession {
         Ok(())
     }
 
-    /// OPEN_SEALED.
     pub(super) fn on_open_sealed(
         &mut self,
         header: &RequestHeader,

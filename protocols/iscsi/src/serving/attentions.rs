@@ -24,7 +24,6 @@ const LOGOUT_SECONDS: u16 = 10;
 /// Whether the session's target is still there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Presence {
-    /// It is.
     Present,
     /// It is not, and the initiator was asked to log out.
     Gone,

@@ -186,7 +186,6 @@ impl TargetSession {
         index
     }
 
-    /// Plans any command.
     #[cold]
     fn plan(&self, command: &ScsiCommand) -> Planned {
         let cdb = Cdb(command.cdb);

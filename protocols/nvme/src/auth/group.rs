@@ -13,7 +13,6 @@ use super::primes;
 /// largest group.
 pub(super) const PRIVATE_LEN: usize = 64;
 
-/// The generator of every group.
 const GENERATOR: u8 = 2;
 
 /// DHgID: the group of an authentication.

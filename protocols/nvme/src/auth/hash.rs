@@ -7,7 +7,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// The length of the longest digest.
 pub(super) const DIGEST_LEN_MAX: usize = 64;
 
 /// HashID: the hash of an authentication, or of the transformation of a key.
@@ -62,7 +61,6 @@ impl Hash {
         }
     }
 
-    /// The digest of these bytes.
     pub(super) fn digest(self, bytes: &[u8]) -> Digest {
         match self {
             Self::Sha256 => Digest::new(&Sha256::digest(bytes)),

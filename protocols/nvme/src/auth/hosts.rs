@@ -58,13 +58,11 @@ impl Policy {
     /// NULL adds nothing to the response.
     const GROUPS: [DhGroup; 3] = [DhGroup::Ffdhe3072, DhGroup::Ffdhe4096, DhGroup::Ffdhe2048];
 
-    /// The hash for a host that supports these.
     pub(super) fn hash_of(&self, supported: &[u8]) -> Option<Hash> {
         let allowed = |hash: &Hash| self.hash.is_none_or(|only| only == *hash);
         Hash::ALL.into_iter().filter(allowed).find(|hash| supported.contains(&hash.id()))
     }
 
-    /// The group for a host that supports these.
     pub(super) fn group_of(&self, supported: &[u8]) -> Option<DhGroup> {
         let groups = self.group.as_ref().map_or(&Self::GROUPS[..], std::slice::from_ref);
         groups.iter().copied().find(|group| supported.contains(&group.id()))

@@ -105,7 +105,6 @@ impl Kind {
     pub(super) const SUCCESS1: Self = Self([0x01, 0x03]);
     pub(super) const SUCCESS2: Self = Self([0x01, 0x04]);
 
-    /// The header of such a message.
     pub(super) fn header(self, transaction: u16) -> Header {
         Header { kind: self, reserved: U16::ZERO, transaction: transaction.into() }
     }

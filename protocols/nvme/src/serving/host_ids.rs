@@ -23,7 +23,6 @@ const NONE: [u8; 16] = [0; 16];
 pub(super) struct HostIds(BTreeMap<[u8; 16], Nqn>);
 
 impl HostIds {
-    /// Whether another host has this identifier.
     pub(super) fn is_of_another(&self, id: &[u8; 16], host: &HostName) -> bool {
         let is_host = |owner: &Nqn| matches!(host, HostName::Named(host) if host == owner);
         self.0.get(id).is_some_and(|owner| !is_host(owner))

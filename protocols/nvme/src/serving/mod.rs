@@ -60,21 +60,18 @@ use subsystem::{Namespaces, Subsystem, View, by_subsystem, subsystems_that_diffe
 
 /// An action that the caller executes for the target.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Action {
     /// Complete a command of the queue. The queue fills in SQHD.
     Respond {
-        /// The controller.
         controller: ControllerId,
-        /// The queue.
         queue: QueueId,
-        /// The completion.
         completion: CompletionEntry,
         /// Data to the host, sent before the completion.
         data: Vec<u8>,
     },
     /// End connections.
     Disconnect {
-        /// The controller.
         controller: ControllerId,
         /// The queue; `None` is all of the controller's, including the admin queue.
         queue: Option<QueueId>,
@@ -82,19 +79,12 @@ pub enum Action {
         reason: DisconnectReason,
     },
     /// Replace the namespaces that the controller's I/O queues access.
-    Namespaces {
-        /// The controller.
-        controller: ControllerId,
-        /// The new table.
-        table: Arc<NamespaceTable>,
-    },
+    Namespaces { controller: ControllerId, table: Arc<NamespaceTable> },
     /// Pass a change to the control side, which replies with [`Target::handle_change`].
     Change {
-        /// The controller.
         controller: ControllerId,
         /// The command of the admin queue that requests it.
         command_id: CommandId,
-        /// The change.
         change: Change,
     },
 }

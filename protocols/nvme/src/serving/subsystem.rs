@@ -21,7 +21,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// These namespaces.
     fn new(namespaces: Namespaces, transfer_len_max: ByteLen) -> Self {
         let entries = namespaces.iter().map(|(nsid, config)| (*nsid, config.entry()));
         let table = Arc::new(NamespaceTable::new(entries, transfer_len_max));
@@ -60,7 +59,6 @@ impl Subsystem {
         Self { serial: serial_number(serial_seed, nqn), all: View::empty(), generation: 0 }
     }
 
-    /// Replaces the namespaces.
     pub(super) fn replace(&mut self, namespaces: Namespaces, transfer_len_max: ByteLen) {
         if self.all.namespaces != namespaces {
             self.all = Arc::new(View::new(namespaces, transfer_len_max));

@@ -33,7 +33,6 @@ impl Suite {
         }
     }
 
-    /// The suite of this hash.
     pub(super) fn of(hash: Hash) -> Option<Self> {
         Self::ALL.into_iter().find(|suite| suite.hash() == hash)
     }

@@ -265,12 +265,10 @@ impl FileSystem {
         })
     }
 
-    /// The open inode of this number.
     pub(super) fn open_file(&self, number: InodeNumber) -> Result<Arc<OpenFile>, FilesError> {
         self.find_open(number).ok_or_else(|| Refusal::Stale(number).into())
     }
 
-    /// The open regular file of this number.
     pub(super) fn open_regular(&self, number: InodeNumber) -> Result<Arc<OpenFile>, FilesError> {
         let file = self.open_file(number)?;
         if file.kind == Kind::File { Ok(file) } else { Err(Refusal::NotAFile(number).into()) }

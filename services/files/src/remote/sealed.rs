@@ -122,7 +122,6 @@ impl SealedFiles {
         files.insert(number, Arc::new(sealed));
     }
 
-    /// This seal is void.
     pub(super) fn void(&self, number: InodeNumber, sealed: &Arc<Sealed>) {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         if files.get(&number).is_some_and(|now| Arc::ptr_eq(now, sealed)) {

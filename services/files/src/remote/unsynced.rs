@@ -21,7 +21,6 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// An inode was changed.
     pub(super) fn changed(&mut self, number: InodeNumber, life: u64) {
         self.count += 1;
         let last = self.count;

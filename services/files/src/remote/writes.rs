@@ -15,7 +15,6 @@ pub(super) struct Writes {
     files: RwLock<HashMap<InodeNumber, Arc<FileWrites>>>,
 }
 
-/// The writes of a file.
 #[derive(Default)]
 struct FileWrites {
     count: AtomicU64,

@@ -69,43 +69,25 @@ pub(super) struct Surface {
 
 /// The reason why a file of prices is not valid, in one line.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CostError {
     /// The file cannot be read.
     #[error("reading {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// The file is too long to be a file of prices.
     #[error("{}: longer than {FILE_LEN_MAX} bytes: name a file of prices", path.display())]
-    Long {
-        /// The file.
-        path: PathBuf,
-    },
+    Long { path: PathBuf },
     /// The file is not valid TOML, or has unknown or missing keys.
     #[error("{}, line {line}: {message}", path.display())]
     Toml {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The parser's error.
         message: String,
     },
     /// A number is out of range.
     #[error("{}: {key} is {value}: write {expected}", path.display())]
-    Number {
-        /// The file.
-        path: PathBuf,
-        /// Its key.
-        key: &'static str,
-        /// Its value.
-        value: f64,
-        /// The valid values, in words.
-        expected: &'static str,
-    },
+    Number { path: PathBuf, key: &'static str, value: f64, expected: &'static str },
 }
 
 impl Model {
