@@ -60,11 +60,6 @@ impl FreeSpace {
         ByteLen(self.runs.values().sum())
     }
 
-    /// The length of the longest free run.
-    pub fn largest_run_len(&self) -> ByteLen {
-        ByteLen(self.runs.values().copied().max().unwrap_or(0))
-    }
-
     /// How many extents of this length the free runs hold; `len` is not zero.
     pub fn pieces(&self, len: ByteLen) -> u64 {
         self.runs.values().map(|run| run / len.0).sum()
