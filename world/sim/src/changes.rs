@@ -1,42 +1,43 @@
-//! The control side's part in state that sessions share, as in production. It decides on a change
-//! and records it, publishes it to every core if a core or a session must learn of it, and answers
-//! when the older requests of its volumes have ended. Changes of one volume run one after
-//! another; changes of different volumes run concurrently.
+//! The control side's part in state that sessions share. Each node decides as in production
+//! ([`Requests`]); the simulation carries out the steps: it publishes a change to every core if a core
+//! or a session must learn of it, and answers when the older requests of its volumes have ended.
 //!
 //! Checked with each answer that promises it: no operation that was under way on the volume's
 //! devices before the change is still under way. Once the older requests have ended, a peer that
 //! has lost its access has no operation under way.
 
-use std::collections::VecDeque;
-
+use nearflash_control::{Requests, Steps, Volumes};
 use nearflash_engine::{CoreId, Owner};
-use nearflash_request::{Change, ChangeKind, ChangeResult, ResetScope, Tag, VolumeId};
+use nearflash_request::{
+    Change, ChangeKind, ChangeResult, Identity, Nexus, ResetScope, Tag, VolumeId,
+};
 use nearflash_shard::Message;
 
 use crate::judge::{Checks, EndingId};
 use crate::machine::NodeId;
-use crate::node::{Applied, node_of};
+use crate::node::node_of;
 use crate::reservations::Ends;
 use crate::sim::Sim;
 
-/// A change that a session waits for.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub node: NodeId,
-    pub core: CoreId,
-    pub owner: Owner,
-    pub tag: Tag,
-    pub change: Box<Change>,
-}
+/// The session that waits for a change.
+pub(crate) type Asker = (CoreId, Owner, (VolumeId, Tag));
 
-/// A change being made.
+/// A request whose steps are being carried out.
 #[derive(Debug)]
 struct UnderWay {
-    wanted: Wanted,
-    result: ChangeResult,
-    volumes: Vec<VolumeId>,
+    node: NodeId,
+    number: u64,
     /// The publication that every core must confirm; `None` if no core must learn of the change.
     published: Option<u64>,
+    /// `None` for the end of a session.
+    checked: Option<Checked>,
+}
+
+/// A change, as the checks know it.
+#[derive(Debug)]
+struct Checked {
+    change: Change,
+    ends: Ends,
     /// Device operations under way on the affected volumes when the change began, if they must be
     /// over when it is answered.
     older: Vec<(usize, u64)>,
@@ -45,26 +46,37 @@ struct UnderWay {
 }
 
 /// All changes that sessions wait for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Changes {
-    waiting: VecDeque<Wanted>,
+    /// By node.
+    requests: Vec<Requests<Asker>>,
     under_way: Vec<UnderWay>,
 }
 
 impl Changes {
-    pub(crate) fn want(&mut self, wanted: Wanted) {
-        self.waiting.push_back(wanted);
+    pub(crate) fn new(nodes: usize) -> Self {
+        let requests = (0..nodes).map(|_| Requests::default()).collect();
+        Self { requests, under_way: Vec::new() }
+    }
+
+    pub(crate) fn want(&mut self, node: NodeId, by: Asker, change: Box<Change>) {
+        self.requests[node.0].handle_change(by, change);
+    }
+
+    /// A session and all of its requests have ended.
+    pub(crate) fn end_session(&mut self, node: NodeId, nexus: Nexus, identity: Identity) {
+        self.requests[node.0].handle_session_over(nexus, identity);
     }
 
     /// A node is gone, and with it all sessions that waited.
     pub(crate) fn forget(&mut self, node: NodeId) {
-        self.waiting.retain(|wanted| wanted.node != node);
-        self.under_way.retain(|under_way| under_way.wanted.node != node);
+        self.requests[node.0] = Requests::default();
+        self.under_way.retain(|under_way| under_way.node != node);
     }
 
     /// The number of changes not yet answered.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.under_way.len()
+        self.requests.iter().map(Requests::len).sum()
     }
 }
 
@@ -72,63 +84,68 @@ impl Sim {
     /// Advances all changes as far as possible without waiting for cores.
     pub(crate) fn go_on_with_changes(&mut self) {
         for under_way in std::mem::take(&mut self.changes.under_way) {
-            if self.is_over(&under_way) {
-                self.answer(under_way);
-            } else {
-                self.changes.under_way.push(under_way);
-            }
+            self.end_if_over(under_way);
         }
-        let busy = self.changes.under_way.iter().flat_map(|it| it.volumes.iter().copied());
-        let mut busy: Vec<VolumeId> = busy.collect();
-        for wanted in std::mem::take(&mut self.changes.waiting) {
-            let volumes = self.nodes[wanted.node.0].volumes_of(&wanted.change);
-            if volumes.iter().any(|volume| busy.contains(volume)) {
-                self.changes.waiting.push_back(wanted);
-            } else {
-                self.begin_change(wanted);
+        for node in self.node_ids() {
+            while let Some(number) = self.changes.requests[node.0].poll_request(&self.nodes[node.0])
+            {
+                self.begin_change(node, number);
             }
-            busy.extend(volumes);
         }
     }
 
-    /// Whether a change can be answered: every core serves by it, and the older requests have ended.
-    fn is_over(&self, under_way: &UnderWay) -> bool {
-        let node = &self.nodes[under_way.wanted.node.0];
-        under_way.published.is_none_or(|it| node.has_shown(it) && node.has_quiesced(it))
+    /// Answers a change if every core serves by it, and the older requests have ended.
+    fn end_if_over(&mut self, under_way: UnderWay) {
+        let UnderWay { node, number, published, .. } = under_way;
+        let machine = &self.nodes[node.0];
+        if !published.is_none_or(|it| machine.has_shown(it) && machine.has_quiesced(it)) {
+            return self.changes.under_way.push(under_way);
+        }
+        self.changes.requests[node.0].handle_over(number);
+        if let Some(checked) = under_way.checked {
+            let answer = self.changes.requests[node.0].poll_answer();
+            self.answer(node, checked, answer.expect("a change is answered"));
+        }
     }
 
-    fn begin_change(&mut self, wanted: Wanted) {
-        let (id, volume) = (wanted.node, wanted.change.volume.0);
+    fn begin_change(&mut self, node: NodeId, number: u64) {
         let now = self.outside.tick();
-        let Applied { result, raised, restricts } = self.nodes[id.0].apply(&wanted.change);
-        let ends = self.checks.reservations.begins(&wanted.change, now);
-        assert_eq!(Ends::of(&result), ends, "{:?}", wanted.change);
-        let report = self.nodes[id.0].report(volume);
+        let requests = &mut self.changes.requests[node.0];
+        let steps = requests.decide(number, &mut self.nodes[node.0]);
+        let change = requests.change(number).cloned();
+        let checked = change.map(|change| {
+            let ends = self.checks.reservations.begins(&change, now);
+            self.check(node, change, ends, &steps)
+        });
+        let published = steps
+            .concern_cores()
+            .then(|| self.nodes[node.0].publish_change(steps, &mut self.outside));
+        self.end_if_over(UnderWay { node, number, published, checked });
+    }
+
+    /// Compares a change with the rules, and notes what must be over when it is answered.
+    fn check(&mut self, node: NodeId, change: Change, ends: Ends, steps: &Steps) -> Checked {
+        let volume = change.volume.0;
+        let report = self.nodes[node.0].report(volume);
         assert!(self.checks.reservations.agrees_with(volume, &report), "{report:?}");
-        self.outside.note(name_of(wanted.change.kind, &result), &[u64::from(volume)]);
+        self.outside.note(name_of(change.kind, ends), &[u64::from(volume)]);
         self.rights_changed(volume);
-        let waits = must_wait(wanted.change.kind);
+        let waits = must_wait(change.kind);
         // Preemption with abort ends commands, as task management functions do.
-        let ending = waits.then(|| self.checks.endings.begins(id, None));
-        let volumes = self.nodes[id.0].volumes_of(&wanted.change);
-        let older = volumes.iter().filter(|_| waits || restricts);
+        let ending = waits.then(|| self.checks.endings.begins(node, None));
+        let volumes = match change.kind {
+            ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions) => {
+                self.nodes[node.0].of_target(change.volume)
+            }
+            _ => vec![change.volume],
+        };
+        let older = volumes.iter().filter(|_| waits || steps.restricts);
         let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();
-        let preempts =
-            ends == Ends::Done && matches!(wanted.change.kind, ChangeKind::Preempt { .. });
+        let preempts = ends == Ends::Done && matches!(change.kind, ChangeKind::Preempt { .. });
         if preempts && !older.is_empty() {
             self.outside.note("preemption under load", &[]);
         }
-        let quiesce = if waits { &volumes[..] } else { &[] };
-        let is_published = restricts || waits || !raised.is_empty();
-        let published = is_published.then(|| {
-            self.nodes[id.0].publish_change(restricts, raised, quiesce, &mut self.outside)
-        });
-        let under_way = UnderWay { wanted, result, volumes, published, older, ending };
-        if self.is_over(&under_way) {
-            self.answer(under_way);
-        } else {
-            self.changes.under_way.push(under_way);
-        }
+        Checked { change, ends, older, ending }
     }
 
     /// The operations of a volume that are under way on devices.
@@ -158,20 +175,20 @@ impl Sim {
         self.rights_changed(volume);
     }
 
-    fn answer(&mut self, done: UnderWay) {
-        let UnderWay { wanted, result, older, ending, .. } = done;
+    fn answer(&mut self, node: NodeId, checked: Checked, (by, result): (Asker, ChangeResult)) {
+        let Checked { change, ends, older, ending } = checked;
+        assert_eq!(Ends::of(&result), ends, "{change:?}");
         let now = self.outside.tick();
         if let Some(ending) = ending {
             self.checks.endings.is_over(ending, now);
         }
-        let disks = &self.outside.machine(wanted.node).disks;
+        let disks = &self.outside.machine(node).disks;
         let is_under_way = |&(disk, number): &(usize, u64)| disks[disk].has(number);
         let left = older.iter().find(|it| is_under_way(it));
-        assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
-        self.goes_by(wanted.change.volume.0);
-        let Wanted { node, core, owner, tag, change } = wanted;
-        let volume = change.volume;
-        self.outside.post(node, None, core, Message::Changed(owner, (volume, tag), result));
+        assert!(left.is_none(), "{change:?} is answered, and {left:?} is under way");
+        self.goes_by(change.volume.0);
+        let (core, owner, of) = by;
+        self.outside.post(node, None, core, Message::Changed(owner, of, result));
     }
 
     /// A node's power is gone: no session waits any more, and unrecorded changes are undone.
@@ -192,10 +209,10 @@ impl Sim {
 }
 
 /// The name of a change in the trace.
-fn name_of(kind: ChangeKind, result: &ChangeResult) -> &'static str {
-    match (result, kind) {
-        (ChangeResult::Conflict, _) => "change in conflict",
-        (ChangeResult::Refused(_), _) => "change refused",
+fn name_of(kind: ChangeKind, ends: Ends) -> &'static str {
+    match (ends, kind) {
+        (Ends::Conflict, _) => "change in conflict",
+        (Ends::Refused, _) => "change refused",
         (_, ChangeKind::Register { .. }) => "register",
         (_, ChangeKind::Reserve { .. }) => "reserve",
         (_, ChangeKind::Release { .. }) => "release",

@@ -10,6 +10,7 @@ mod volumes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use nearflash_control::{Steps, Volumes};
 use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving as direct;
 use nearflash_engine::{CoreId, Pool};
@@ -18,11 +19,10 @@ use nearflash_mirror::Core as Number;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::{Devices, Publisher, Served};
 use nearflash_request::{
-    Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
-    ResetScope, VolumeId,
+    Addressees, Attention, BlockRange, Change, Nexus, Raised, Report, VolumeId,
 };
 use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
-use nearflash_space::{Piece, Reservations, Restriction};
+use nearflash_space::{Changed, Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
 pub(crate) use self::volumes::{
@@ -72,16 +72,6 @@ impl NodeConfig {
     pub(crate) fn device_block_size(&self) -> BlockSize {
         self.device_block_size.max(self.block_size)
     }
-}
-
-/// The result of a change.
-#[derive(Debug)]
-pub(crate) struct Applied {
-    pub(crate) result: ChangeResult,
-    /// The conditions to report to sessions.
-    pub(crate) raised: Vec<Raised>,
-    /// The cores must refuse other accesses than before.
-    pub(crate) restricts: bool,
 }
 
 /// A node.
@@ -287,19 +277,12 @@ impl Node {
         self.publish(served, (vec![raised], Vec::new()), outside)
     }
 
-    /// Publishes a change that a session has asked for: what others may do now, what they are told, and
-    /// the volumes whose earlier requests must end. Returns the number that cores confirm.
-    pub(crate) fn publish_change(
-        &mut self,
-        restricts: bool,
-        raised: Vec<Raised>,
-        quiesce: &[VolumeId],
-        outside: &mut Outside,
-    ) -> u64 {
-        let faces = quiesce.iter().flat_map(|volume| {
-            self.mirrored.iter().flat_map(|mirrored| mirrored.primary_faces(*volume))
-        });
-        let quiesce = quiesce.iter().copied().chain(faces).collect();
+    /// Publishes a change that a session has asked for. Returns the number that cores confirm.
+    pub(crate) fn publish_change(&mut self, steps: Steps, outside: &mut Outside) -> u64 {
+        let Steps { restricts, raised, mut quiesce, .. } = steps;
+        let primary = |volume| self.mirrored.iter().flat_map(move |it| it.primary_faces(volume));
+        let faces: Vec<VolumeId> = quiesce.iter().flat_map(|volume| primary(*volume)).collect();
+        quiesce.extend(faces);
         let mut served = (*self.served).clone();
         if restricts {
             served.volumes = self.table();
@@ -355,34 +338,6 @@ impl Node {
     pub(crate) fn handle_quiesced(&mut self, core: CoreId, number: u64) {
         self.publisher.handle_quiesced(Number(core.0), number);
         while self.publisher.poll_over().is_some() {}
-    }
-
-    /// Makes a change that a session requests, as the control side does: it decides at once, and
-    /// records a change that persists.
-    pub(crate) fn apply(&mut self, change: &Change) -> Applied {
-        let mut applied =
-            Applied { result: ChangeResult::Done, raised: Vec::new(), restricts: false };
-        for volume in self.volumes_of(change) {
-            let reservations = self.reservations.get_mut(&volume.0);
-            let reservations = reservations.expect("a session knows volumes that there are");
-            let before = reservations.restriction();
-            let (ends, raised) = reservations.apply(&Change { volume, ..change.clone() });
-            applied.result = ends;
-            applied.raised.extend(raised);
-            applied.restricts |= reservations.restriction() != before;
-        }
-        applied
-    }
-
-    /// The volumes that a change affects: one, or all of the target.
-    pub(crate) fn volumes_of(&self, change: &Change) -> Vec<VolumeId> {
-        match change.kind {
-            ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions) => {
-                let checked = self.volumes.iter().filter(|volume| volume.is_checked());
-                checked.map(|volume| VolumeId(volume.id)).collect()
-            }
-            _ => vec![change.volume],
-        }
     }
 
     /// The reservations of a volume, as the node would report them.
@@ -465,5 +420,28 @@ impl Node {
     /// Whether every core has drained.
     pub(crate) fn has_drained(&self) -> bool {
         self.confirmed.drained().len() == self.cores.len()
+    }
+}
+
+impl Volumes for Node {
+    fn of_target(&self, volume: VolumeId) -> Vec<VolumeId> {
+        let meant = self.volumes.iter().find(|it| it.id == volume.0);
+        let same =
+            self.volumes.iter().filter(|it| Some(&it.subsystem) == meant.map(|it| &it.subsystem));
+        same.map(|it| VolumeId(it.id)).collect()
+    }
+
+    fn held_by(&self, nexus: Nexus) -> Vec<VolumeId> {
+        let held = self.reservations.iter().filter(|(_, it)| it.legacy_holder() == Some(nexus));
+        held.map(|(volume, _)| VolumeId(*volume)).collect()
+    }
+
+    fn reservations(&self, volume: VolumeId) -> Option<&Reservations> {
+        self.reservations.get(&volume.0)
+    }
+
+    fn apply(&mut self, change: &Change) -> Changed {
+        let reservations = self.reservations.get_mut(&change.volume.0);
+        reservations.expect("a session knows volumes that there are").apply(change)
     }
 }

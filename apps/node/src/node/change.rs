@@ -1,23 +1,18 @@
-//! Changes of the state that all sessions of a volume share: registrations, reservations, modes,
-//! resets. Each is made on a copy, recorded if it must outlive this run, published to the cores,
-//! reported to the sessions that it concerns, and answered when the older requests of its volumes
-//! have ended.
+//! The thread that makes the changes which sessions request, and those of the operator.
 //!
-//! Changes of one volume are made one after the other, in the order of their requests: the next
-//! begins when the previous one is answered. Changes of other volumes proceed meanwhile, even if a
-//! device hangs.
+//! [`Requests`] decides on their order and on the steps of each. This thread records a change if it
+//! must outlive this run, publishes it to the cores, and answers when the older requests of its
+//! volumes have ended.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
 use nearflash_api::{RegistrantInfo, ReservationInfo};
-use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, Refusal, ResetScope, VolumeId,
-};
-use nearflash_space::{Name, Space, Volume, VolumeError};
+use nearflash_control::{Requests, Steps, clear_reservations};
+use nearflash_request::Identity;
+use nearflash_space::{Name, Volume, VolumeError};
 
 use super::Node;
 use crate::error::NodeError;
@@ -49,188 +44,89 @@ impl Changes {
     }
 }
 
-/// A change that every core has adopted, while older requests are still under way.
-struct UnderWay {
-    number: u64,
-    volumes: Vec<VolumeId>,
-    /// The session that waits for the change, and the result.
-    answer: Option<(AskedBy, ChangeResult)>,
-}
-
-/// The changes that sessions have requested.
+/// The requests of sessions, and the node that carries out their steps.
 struct Desk {
     node: Arc<Node>,
-    /// In the order of the requests.
-    waiting: VecDeque<Asked>,
-    under_way: Vec<UnderWay>,
-    next_number: u64,
+    requests: Requests<AskedBy>,
 }
 
 impl Desk {
     fn new(node: Arc<Node>) -> Self {
-        Self { node, waiting: VecDeque::new(), under_way: Vec::new(), next_number: 0 }
+        Self { node, requests: Requests::default() }
     }
 
     fn serve(mut self, events: &Receiver<Event>) {
         for event in events {
             match event {
-                Event::Asked(asked) => self.waiting.push_back(asked),
-                Event::Over(number) => self.end(number),
+                Event::Asked(Asked::Change { by, change }) => {
+                    self.requests.handle_change(by, change);
+                }
+                Event::Asked(Asked::SessionOver { nexus, identity }) => {
+                    self.requests.handle_session_over(nexus, identity);
+                }
+                Event::Over(number) => self.requests.handle_over(number),
                 Event::Freed(number) => self.node.give_back(number),
                 Event::Suspect => self.node.record_suspects(),
                 Event::RemoteResized { device, bytes } => self.node.follow(device, bytes),
                 Event::End => return,
             }
-            self.begin_all();
-        }
-    }
-
-    /// Begins every request that does not wait for an earlier change of its volumes.
-    fn begin_all(&mut self) {
-        let mut busy: Vec<VolumeId> =
-            self.under_way.iter().flat_map(|it| it.volumes.iter().copied()).collect();
-        let mut index = 0;
-        while let Some(asked) = self.waiting.get(index) {
-            let volumes = self.volumes_of(asked, index);
-            if volumes.iter().any(|volume| busy.contains(volume)) {
-                busy.extend(volumes);
-                index += 1;
-                continue;
-            }
-            if let Some(asked) = self.waiting.remove(index)
-                && self.begin(asked, volumes.clone())
-            {
-                busy.extend(volumes);
+            self.answer();
+            while let Some(number) = self.next() {
+                self.carry_out(number);
+                self.answer();
             }
         }
     }
 
-    /// The volumes that a request concerns. For a session that has ended, these are the volumes
-    /// whose reservations it holds and the volumes of its own changes that wait in front.
-    fn volumes_of(&self, asked: &Asked, index: usize) -> Vec<VolumeId> {
-        let served = self.node.served();
-        let space = &served.recorded.space;
-        match asked {
-            Asked::Change { change, .. } => volumes_of(space, change),
-            Asked::SessionOver { nexus, .. } => {
-                let mut volumes = held_by(space, *nexus);
-                for earlier in self.waiting.range(..index) {
-                    if let Asked::Change { change, .. } = earlier
-                        && change.nexus == *nexus
-                    {
-                        volumes.push(change.volume);
-                    }
-                }
-                volumes
+    fn next(&mut self) -> Option<u64> {
+        self.requests.poll_request(&self.node.served().recorded.space)
+    }
+
+    /// Carries out the steps of a request.
+    fn carry_out(&mut self, number: u64) {
+        let one = self.node.one_change();
+        let mut fresh = self.node.copy();
+        let steps = self.requests.decide(number, &mut fresh.space);
+        let ticket = self.node.take_over(fresh, steps);
+        drop(one);
+        match ticket {
+            Ok(ticket) if ticket.is_over() => self.requests.handle_over(number),
+            Ok(ticket) => {
+                let asker = self.node.asker.clone();
+                ticket.when_over(move || asker.tell(Event::Over(number)));
+            }
+            Err(error) => {
+                tracing::error!("refused a change of reservations: {error}");
+                self.requests.handle_not_recorded(number);
             }
         }
     }
 
-    /// Makes a change, and answers it if no older request is under way. Returns whether it waits
-    /// for older requests.
-    fn begin(&mut self, asked: Asked, volumes: Vec<VolumeId>) -> bool {
-        let (answer, ticket) = match asked {
-            Asked::Change { by, change } => {
-                let (result, ticket) = self.node.make_change(&change);
-                (Some((by, result)), ticket)
-            }
-            Asked::SessionOver { nexus, identity } => {
-                (None, self.node.session_over(nexus, &identity))
-            }
-        };
-        let number = self.next_number;
-        self.next_number += 1;
-        self.under_way.push(UnderWay { number, volumes, answer });
-        if ticket.is_over() {
-            self.end(number);
-            return false;
-        }
-        let asker = self.node.asker.clone();
-        ticket.when_over(move || asker.tell(Event::Over(number)));
-        true
-    }
-
-    fn end(&mut self, number: u64) {
-        let place = self.under_way.iter().position(|it| it.number == number);
-        let place = place.expect("a ticket is over once");
-        if let Some((by, result)) = self.under_way.remove(place).answer {
+    fn answer(&mut self) {
+        while let Some((by, result)) = self.requests.poll_answer() {
             self.node.runtime.answer(by, result);
         }
     }
 }
 
-/// The volumes that a change concerns: a reset of a target concerns each of its volumes.
-fn volumes_of(space: &Space, change: &Change) -> Vec<VolumeId> {
-    let meant = space.volumes().find(|volume| volume.id == change.volume);
-    match (change.kind, meant) {
-        (ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions), Some(meant)) => {
-            let of_target = space.volumes().filter(|volume| volume.subsystem == meant.subsystem);
-            of_target.map(|volume| volume.id).collect()
-        }
-        _ => vec![change.volume],
-    }
-}
-
-/// The volumes whose SPC-2 reservation (RESERVE) this session holds.
-fn held_by(space: &Space, nexus: Nexus) -> Vec<VolumeId> {
-    let is_held = |volume: &&Volume| volume.reservations.legacy_holder() == Some(nexus);
-    space.volumes().filter(is_held).map(|volume| volume.id).collect()
-}
-
 impl Node {
-    /// Ends the reservations that do not outlive the session.
-    fn session_over(&self, nexus: Nexus, identity: &Identity) -> Ticket {
-        let held = held_by(&self.served().recorded.space, nexus);
-        Ticket::all(held.into_iter().map(|volume| {
-            let (identity, kind) = (identity.clone(), ChangeKind::NexusLost);
-            self.make_change(&Change { volume, nexus, identity, kind }).1
-        }))
-    }
-
-    fn make_change(&self, change: &Change) -> (ChangeResult, Ticket) {
-        let _one = self.one_change();
-        let mut fresh = self.copy();
-        let waits =
-            if must_wait(change.kind) { volumes_of(&fresh.space, change) } else { Vec::new() };
-        let (result, raised) = apply(&mut fresh.space, change);
-        match self.take_over(fresh, raised, &waits) {
-            Ok(ticket) => (result, ticket),
-            Err(error) => {
-                tracing::error!("refused a change of reservations: {error}");
-                (ChangeResult::Refused(Refusal::NotRecorded), Ticket::over())
-            }
+    /// Carries out the steps of a change of reservations, which was made on a copy. The ticket is
+    /// over when the older requests have ended.
+    fn take_over(&self, mut fresh: Records, steps: Steps) -> Result<Ticket, NodeError> {
+        if steps.is_recorded {
+            self.record(&mut fresh)?;
         }
-    }
-
-    /// Records the state that must outlive this run, and publishes the new state to the cores. The
-    /// ticket covers every earlier request on the volumes `waits`, even if nothing else has
-    /// changed. A core tells its sessions first, since they abort commands in response.
-    fn take_over(
-        &self,
-        mut fresh: Records,
-        raised: Vec<Raised>,
-        waits: &[VolumeId],
-    ) -> Result<Ticket, NodeError> {
-        let served = self.served().recorded.clone();
-        // The transaction is empty, and not written, if the whole change ends with this run.
-        self.record(&mut fresh)?;
-        let differs = |what: &dyn Fn(&Volume, &Volume) -> bool| {
-            let both = served.space.volumes().zip(fresh.space.volumes());
-            both.into_iter().any(|(old, new)| what(old, new))
-        };
-        let restricts =
-            differs(&|old, new| old.reservations.restriction() != new.reservations.restriction());
-        let has_modes = differs(&|old, new| old.reservations.modes() != new.reservations.modes());
-        let concerns_cores = restricts || has_modes || !raised.is_empty() || !waits.is_empty();
+        let concern_cores = steps.concern_cores();
+        let Steps { restricts, changes_modes, raised, quiesce, .. } = steps;
         let update = Update {
             volumes: restricts.then(|| Arc::new(fresh.space.table())),
-            iscsi: has_modes.then(|| Arc::new(iscsi_access(&fresh, &self.devices()))),
+            iscsi: changes_modes.then(|| Arc::new(iscsi_access(&fresh, &self.devices()))),
             raised,
-            quiesce: waits.to_vec(),
+            quiesce,
             ..Update::default()
         };
         self.adopt(fresh);
-        Ok(if concerns_cores { self.runtime.serve(update) } else { Ticket::over() })
+        Ok(if concern_cores { self.runtime.serve(update) } else { Ticket::over() })
     }
 
     pub(super) fn reservation_list(
@@ -255,37 +151,14 @@ impl Node {
         let name: Name = volume.parse().map_err(ValueError::from)?;
         let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
-        let found = fresh.space.volume(&name);
-        let (before, id) = (found.map(reservation_info), found.map(|volume| volume.id));
-        let raised = fresh.space.clear_reservations(&name)?;
-        let ticket = self.take_over(fresh, raised, id.as_slice())?;
+        let before = fresh.space.volume(&name).map(reservation_info);
+        let steps = clear_reservations(&mut fresh.space, &name)?;
+        let ticket = self.take_over(fresh, steps)?;
         drop(one);
         tracing::warn!(volume = name.as_str(), "reservations cleared by the operator");
         self.wait_for(&ticket)?;
         Ok(before.ok_or(VolumeError::NotFound(name))?)
     }
-}
-
-fn apply(space: &mut Space, change: &Change) -> (ChangeResult, Vec<Raised>) {
-    if !matches!(change.kind, ChangeKind::Reset(_)) {
-        return space.apply(change);
-    }
-    let mut result = ChangeResult::Done;
-    let mut raised = Vec::new();
-    for volume in volumes_of(space, change) {
-        let (ended, told) = space.apply(&Change { volume, ..change.clone() });
-        result = ended;
-        raised.extend(told);
-    }
-    (result, raised)
-}
-
-/// Whether the answer to this change waits until every older request of the volumes has ended.
-fn must_wait(kind: ChangeKind) -> bool {
-    matches!(
-        kind,
-        ChangeKind::Reset(_) | ChangeKind::EndTasks(_) | ChangeKind::Preempt { abort: true, .. }
-    )
 }
 
 fn reservation_info(volume: &Volume) -> ReservationInfo {

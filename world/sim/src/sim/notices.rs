@@ -10,7 +10,6 @@ use nearflash_nvme::serving::DisconnectReason;
 use nearflash_shard::{LinkError, Notice, PROGRESS_MIN, Peer, PeerError};
 use nearflash_units::Nanos;
 
-use crate::changes::Wanted;
 use crate::client::worker::Client;
 use crate::host::worker::{Life, Worker};
 use crate::machine::{Machine, NodeId};
@@ -59,7 +58,10 @@ impl Sim {
                     ..
                 } => self.judge_expiry(node, controller),
                 Notice::Change { core, owner, tag, change } => {
-                    self.changes.want(Wanted { node, core, owner, tag, change });
+                    self.changes.want(node, (core, owner, (change.volume, tag)), change);
+                }
+                Notice::SessionOver { nexus, identity } => {
+                    self.changes.end_session(node, nexus, identity);
                 }
                 Notice::Files { place, demand } => {
                     assert_eq!(speaker, place.core, "a core speaks for itself");

@@ -191,6 +191,7 @@ impl Sim {
             .collect();
         let mut initiators = initiators(&plan, &mut rivals, &mut places, &mut dice);
         initiators.extend(far_initiators(&plan, &mut rivals, &mut places, &mut dice));
+        let changes = Changes::new(nodes.len());
         let mut sim = Self {
             dice,
             outside,
@@ -200,7 +201,7 @@ impl Sim {
             misfits,
             clients,
             initiators,
-            changes: Changes::default(),
+            changes,
             files,
             ground,
             checks: Checks::default(),
