@@ -35,38 +35,21 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) enum Kind {
     /// A read of the common form.
-    Read {
-        volume: VolumeId,
-        range: BlockRange,
-    },
+    Read { volume: VolumeId, range: BlockRange },
     /// Its data goes to the volume.
-    Write {
-        volume: VolumeId,
-        range: BlockRange,
-        force_unit_access: bool,
-    },
+    Write { volume: VolumeId, range: BlockRange, force_unit_access: bool },
     /// Every other request of the engine.
-    Request {
-        volume: VolumeId,
-        task: Box<RequestTask>,
-    },
+    Request { volume: VolumeId, task: Box<RequestTask> },
     /// A request that goes piece by piece: one is handed out, or collects its data.
     Series(Box<Series>),
-    Parameters {
-        cdb: [u8; 16],
-        data: Vec<u8>,
-    },
+    /// Its data are parameters.
+    Parameters { cdb: [u8; 16], data: Vec<u8> },
     /// For the control side.
-    Change {
-        volume: VolumeId,
-        task: ChangeTask,
-    },
+    Change { volume: VolumeId, task: ChangeTask },
     /// A task management function or a logout, for the control side.
     Function(FunctionTask),
     /// Answered by the session itself, once its data has arrived.
-    Ready {
-        data: Vec<u8>,
-    },
+    Ready { data: Vec<u8> },
 }
 
 impl Kind {

@@ -62,43 +62,19 @@ pub(super) struct AuthenticationSend {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// A read, which returns data from a buffer or zeroes.
-    Read {
-        volume: VolumeId,
-        range: BlockRange,
-    },
+    Read { volume: VolumeId, range: BlockRange },
     /// A command without data, or whose data was processed.
-    Plain {
-        volume: VolumeId,
-        range: BlockRange,
-        operation: Operation,
-    },
-    FlushAll {
-        volumes: Vec<VolumeId>,
-    },
+    Plain { volume: VolumeId, range: BlockRange, operation: Operation },
+    /// A flush of each of these volumes.
+    FlushAll { volumes: Vec<VolumeId> },
     /// A command whose data is received into a pool buffer.
-    Payload {
-        volume: VolumeId,
-        range: BlockRange,
-        payload_use: PayloadUse,
-    },
+    Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
     /// A Dataset Management: `len` bytes of its data list ranges, to deallocate or as a hint.
-    Ranges {
-        volume: VolumeId,
-        deallocate: bool,
-        len: u32,
-        data: Vec<u8>,
-    },
+    Ranges { volume: VolumeId, deallocate: bool, len: u32, data: Vec<u8> },
     /// A reservation command whose data holds keys.
-    Reservation {
-        volume: VolumeId,
-        command: ReservationCommand,
-        data: Vec<u8>,
-    },
+    Reservation { volume: VolumeId, command: ReservationCommand, data: Vec<u8> },
     /// A change to hand out to the control side.
-    Change {
-        volume: VolumeId,
-        change: ChangeKind,
-    },
+    Change { volume: VolumeId, change: ChangeKind },
     /// A change that was handed out to the control side.
     Changing,
     /// An admin command, with the data received so far.
@@ -112,9 +88,7 @@ pub(super) enum Kind {
     /// An admin command or an Authentication Send that was handed out.
     AdminHandedOut,
     /// The Connect that was handed out, and whether the host uses SQ flow control.
-    ConnectHandedOut {
-        flow_control: bool,
-    },
+    ConnectHandedOut { flow_control: bool },
 }
 
 impl Kind {
@@ -296,6 +270,7 @@ impl Slots {
         self.table.iter().any(|(_, slot)| slot.stage == Stage::ReceivingRequested)
     }
 
+    /// The slot of a command that was handed out with this identifier.
     pub(super) fn handed_out(&self, cid: CommandId) -> Option<u16> {
         let is_meant = |slot: &Slot| {
             let is_out = matches!(slot.kind, Kind::AdminHandedOut | Kind::ConnectHandedOut { .. });
