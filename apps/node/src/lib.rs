@@ -9,6 +9,7 @@ mod changes;
 mod cluster;
 mod clustered;
 mod control;
+mod crew;
 mod doors;
 mod end_of_panic;
 mod error;

@@ -30,7 +30,6 @@ mod trace;
 mod usage;
 mod users;
 mod withdrawn;
-mod workers;
 mod zeroing;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -66,14 +65,14 @@ pub(crate) use calls::fill_random;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
-use jobs::Jobs;
+use jobs::JobDesk;
+pub(crate) use jobs::Workers;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;
 pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
 use shared::Shared;
 use trace::Tracing;
-pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
 const CHANGE_PAUSE: Duration = Duration::from_millis(1);
@@ -96,11 +95,11 @@ pub(crate) struct Node {
     changing: Mutex<()>,
     /// Never held during a wait: a device that hangs must not block a status request.
     served: Mutex<Served>,
-    jobs: Jobs,
+    jobs: JobDesk,
     watched: Watched,
     tracing: Tracing,
     /// Rings after a change of the served state or of a job.
-    bell: Arc<Bell>,
+    bell: Bell,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -143,8 +142,6 @@ impl Node {
         let devices = Mutex::new(Outfit { all: devices, peers, mirrors: Vec::new() });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
-        let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
-        let bell = Arc::clone(&jobs.bell);
         Self {
             catalog,
             devices,
@@ -156,14 +153,14 @@ impl Node {
             changing,
             served,
             changed,
-            jobs,
+            jobs: JobDesk::default(),
             watched: Watched::default(),
             tracing: Tracing::default(),
-            bell,
+            bell: Bell::default(),
             board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,
             asker,
-            quiescing,
+            quiescing: Quiescing::default(),
             addresses,
             configured,
             started,

@@ -5,6 +5,8 @@
 //!
 //! This crate knows no clock, socket, thread, file or log.
 
+mod jobs;
 mod requests;
 
+pub use jobs::{CancelError, JOBS_MAX, Job, JobKind, JobState, Jobs, Next, Zeroed, Zeroing};
 pub use requests::{Requests, Steps, Volumes, clear_reservations};

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,7 @@ pub(crate) struct ControlServer {
     path: PathBuf,
     listener: Arc<UnixListener>,
     stopping: Arc<AtomicBool>,
-    /// Connections that are being served.
-    open: Arc<AtomicUsize>,
+    open: Arc<Connections>,
     thread: JoinHandle<()>,
 }
 
@@ -58,7 +57,7 @@ impl ControlServer {
         let path = socket_path(data_dir);
         let listener = Arc::new(listen(data_dir)?);
         let stopping = Arc::new(AtomicBool::new(false));
-        let open = Arc::new(AtomicUsize::new(0));
+        let open = Arc::new(Connections::default());
         let (accepting, told, count) = (listener.clone(), stopping.clone(), open.clone());
         let thread = Builder::new()
             .name("control".to_owned())
@@ -75,10 +74,7 @@ impl ControlServer {
         if woken.is_ok() && self.thread.join().is_err() {
             tracing::error!("the control thread has panicked");
         }
-        let deadline = Instant::now() + PEER_TIMEOUT;
-        while self.open.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.open.wait_until_closed(PEER_TIMEOUT);
         // The file may be gone already, which is no error.
         let _ = std::fs::remove_file(&self.path);
     }
@@ -96,7 +92,7 @@ fn listen(data_dir: &Path) -> io::Result<UnixListener> {
 fn accept(
     listener: &UnixListener,
     stopping: &AtomicBool,
-    open: &Arc<AtomicUsize>,
+    open: &Arc<Connections>,
     handler: &Arc<Handler>,
 ) {
     loop {
@@ -115,19 +111,17 @@ fn accept(
 /// Serves a connection on its own thread, up to [`CONNECTIONS_MAX`] of them.
 fn serve(
     mut stream: UnixStream,
-    open: &Arc<AtomicUsize>,
+    open: &Arc<Connections>,
     handler: &Arc<Handler>,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(PEER_TIMEOUT))?;
-    if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-        open.fetch_sub(1, Ordering::AcqRel);
+    let Some(one) = open.begin() else {
         let message = "the node has too many control requests: try again";
         // A peer that has disconnected needs no answer.
         let _ = write_answer(&mut stream, Err(ApiError::new(ErrorCode::Busy, message)));
         return Ok(());
-    }
-    let (open, handler) = (Arc::clone(open), Arc::clone(handler));
-    let one = OpenConnection(open);
+    };
+    let handler = Arc::clone(handler);
     Builder::new().name("control-peer".to_owned()).spawn(move || {
         if let Err(error) = answer(&mut stream, &*handler) {
             tracing::debug!("control connection: {error}");
@@ -139,12 +133,41 @@ fn serve(
     Ok(())
 }
 
+/// The connections that are being served.
+#[derive(Debug, Default)]
+struct Connections {
+    count: Mutex<usize>,
+    /// Signals that one has closed.
+    closed: Condvar,
+}
+
+impl Connections {
+    /// Counts a connection, until the result is dropped. `None` if there are too many.
+    fn begin(self: &Arc<Self>) -> Option<OpenConnection> {
+        let mut count = self.count();
+        let has_room = *count < CONNECTIONS_MAX;
+        *count += usize::from(has_room);
+        has_room.then(|| OpenConnection(Arc::clone(self)))
+    }
+
+    fn wait_until_closed(&self, patience: Duration) {
+        // After that time, the peers that are left are cut off.
+        drop(self.closed.wait_timeout_while(self.count(), patience, |count| *count > 0));
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        // No code panics while the lock is held.
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Counts a connection until dropped.
-struct OpenConnection(Arc<AtomicUsize>);
+struct OpenConnection(Arc<Connections>);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        *self.0.count() -= 1;
+        self.0.closed.notify_all();
     }
 }
 

@@ -4,11 +4,11 @@
 
 use std::io;
 use std::sync::{Arc, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use super::{Node, Served, now};
 use crate::Update;
+use crate::crew::Crew;
 use crate::exports::direct_access;
 
 /// The longest wait: the system's clock may be set, and a waiting thread is not notified of that.
@@ -20,14 +20,14 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// The thread that watches for expiry, until stopped.
 pub(crate) struct ExpiryWatch {
     node: Arc<Node>,
-    thread: JoinHandle<()>,
+    crew: Crew,
 }
 
 impl ExpiryWatch {
     pub(crate) fn start(node: Arc<Node>) -> io::Result<Self> {
-        let watched = Arc::clone(&node);
-        let thread = Builder::new().name("expiry".to_owned()).spawn(move || watched.watch())?;
-        Ok(Self { node, thread })
+        let (watched, mut crew) = (Arc::clone(&node), Crew::new());
+        crew.start("expiry", move || watched.watch())?;
+        Ok(Self { node, crew })
     }
 
     /// Stops the thread. A publication that is under way is finished, but the wait is bounded,
@@ -35,15 +35,8 @@ impl ExpiryWatch {
     pub(crate) fn stop(self) {
         self.node.served().is_ending = true;
         self.node.changed.notify_all();
-        let deadline = Instant::now() + STOP_PATIENCE;
-        while !self.thread.is_finished() {
-            if Instant::now() > deadline {
-                return tracing::warn!("an expiry is still being published to the cores");
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if self.thread.join().is_err() {
-            tracing::error!("the thread that watches for expiry has panicked");
+        if !self.crew.join(STOP_PATIENCE) {
+            tracing::warn!("an expiry is still being published to the cores");
         }
     }
 }

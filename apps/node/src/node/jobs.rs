@@ -1,175 +1,269 @@
-//! The list of jobs: those that have not ended, and the last that have.
+//! The jobs of this node: the threads that zero blocks, and the calls that begin, show and cancel
+//! jobs. [`Jobs`] decides which job runs, whether it goes on, and what follows.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nearflash_access::UnixTime;
-use nearflash_api::{ApiError, JobInfo, JobState};
-use nearflash_space::{Name, Volume};
+use nearflash_api::{ApiError, JobInfo, OneVolume};
+use nearflash_control::{CancelError, Job, JobKind, JobState, Jobs, Next, Zeroed, Zeroing};
+use nearflash_planner::Refusal;
+use nearflash_space::{Name, Space, Volume, VolumeError};
 use nearflash_units::ByteLen;
 
-use super::bell::Bell;
+use super::Node;
 use super::clock::now;
+use crate::crew::Crew;
+use crate::error::NodeError;
+use crate::exports::volume_info;
+use crate::prepare::{keep_grants_on, zero};
+use crate::runtime_face::Event;
 
-/// The maximum number of jobs that have not ended.
-pub(super) const JOBS_MAX: usize = 64;
+/// The maximum number of jobs that run at a time.
+const WORKERS: usize = 4;
 
-/// The most ended jobs that are listed.
-const ENDED_JOBS_MAX: usize = 64;
+/// The time for which the answer to a change waits for its job: a device that can zero blocks by
+/// itself has finished by then.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A job.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) id: u64,
-    pub(super) kind: &'static str,
-    pub(super) volume: Name,
-    pub(super) total: ByteLen,
-    pub(super) started: UnixTime,
-    pub(super) done: AtomicU64,
-    pub(super) is_cancelled: AtomicBool,
-}
+/// The longest wait for a job that a request may ask for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-impl Job {
-    /// The job that prepares a volume.
-    pub(super) fn of(volume: &Volume, id: u64) -> Self {
-        let behind = volume.extents_behind(volume.len());
-        Self {
-            id,
-            kind: if volume.is_empty() { "volume-create" } else { "volume-resize" },
-            volume: volume.name.clone(),
-            total: ByteLen(behind.iter().map(|extent| extent.len.0).sum()),
-            started: now(),
-            done: AtomicU64::new(0),
-            is_cancelled: AtomicBool::new(false),
-        }
-    }
+/// The time for which the end of the node waits for the device operations of a worker.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
-    }
-}
-
-/// The jobs that have not ended, and the last that have.
+/// The jobs, and the signal of a change of one.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
-    pub(super) state: Mutex<State>,
-    pub(super) changed: Condvar,
-    /// Rings with `changed`.
-    pub(super) bell: Arc<Bell>,
+pub(super) struct JobDesk {
+    jobs: Mutex<Jobs<ApiError>>,
+    changed: Condvar,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// By number.
-    pub(super) entries: Vec<Entry>,
-    pub(super) is_ending: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) job: Arc<Job>,
-    pub(super) state: JobState,
-    pub(super) ended: Option<UnixTime>,
-    pub(super) error: Option<ApiError>,
-}
-
-impl Entry {
-    pub(super) fn info(&self) -> JobInfo {
-        let job = &self.job;
-        JobInfo {
-            id: job.id,
-            kind: job.kind.to_owned(),
-            volume: job.volume.to_string(),
-            state: self.state,
-            done_bytes: job.done.load(Ordering::Relaxed),
-            total_bytes: job.total.0,
-            started_at: job.started.0,
-            ended_at: self.ended.map(|at| at.0),
-            error: self.error.clone(),
-        }
-    }
-}
-
-impl State {
-    pub(super) fn entry(&mut self, id: u64) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.job.id == id)
-    }
-
-    pub(super) fn info(&self, id: u64) -> Option<JobInfo> {
-        self.entries.iter().find(|entry| entry.job.id == id).map(Entry::info)
-    }
-}
-
-impl Jobs {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+impl JobDesk {
+    fn lock(&self) -> MutexGuard<'_, Jobs<ApiError>> {
         // No code panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        let state = self.lock();
-        state.entries.iter().filter(|entry| !entry.state.is_over()).count() < JOBS_MAX
-    }
-
-    pub(super) fn add(&self, job: Job) {
-        let mut state = self.lock();
-        let over = state.entries.iter().filter(|entry| entry.state.is_over()).count();
-        if over >= ENDED_JOBS_MAX
-            && let Some(oldest) = state.entries.iter().position(|entry| entry.state.is_over())
-        {
-            state.entries.remove(oldest);
-        }
-        let (job, state_of_it) = (Arc::new(job), JobState::Waiting);
-        state.entries.push(Entry { job, state: state_of_it, ended: None, error: None });
-        drop(state);
-        self.tell();
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the next job to run. `None` when the node ends.
-    pub(super) fn next(&self) -> Option<Arc<Job>> {
-        let nothing = |state: &mut State| {
-            !state.is_ending && !state.entries.iter().any(|it| it.state == JobState::Waiting)
-        };
-        let state = self.changed.wait_while(self.lock(), nothing);
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        if state.is_ending {
-            return None;
-        }
-        let entry = state.entries.iter_mut().find(|it| it.state == JobState::Waiting)?;
-        entry.state = JobState::Running;
-        let job = Arc::clone(&entry.job);
-        drop(state);
-        self.bell.ring();
-        Some(job)
+    fn next(&self) -> Option<u64> {
+        let nothing = |jobs: &mut Jobs<ApiError>| !jobs.is_ending() && !jobs.has_work();
+        let jobs = self.changed.wait_while(self.lock(), nothing);
+        jobs.unwrap_or_else(PoisonError::into_inner).poll_work()
     }
 
-    /// Records the end of a job.
-    pub(super) fn end(&self, id: u64, how: JobState, error: Option<ApiError>) {
-        if let Some(entry) = self.lock().entry(id) {
-            entry.state = how;
-            entry.ended = Some(now());
-            entry.error = error;
-        }
-        self.tell();
-    }
-
-    /// Tells the threads that wait, and the HTTP interface, of a change.
-    fn tell(&self) {
-        self.changed.notify_all();
-        self.bell.ring();
-    }
-
-    pub(super) fn is_ending(&self) -> bool {
-        self.lock().is_ending
-    }
-
-    /// The state of a job once it has ended, or after `patience`.
-    pub(super) fn wait(&self, id: u64, patience: Duration) -> Option<JobInfo> {
-        let is_going_on = |state: &mut State| {
-            !state.is_ending && state.info(id).is_some_and(|info| !info.state.is_over())
+    /// A job once it has ended, or after `patience`.
+    fn wait(&self, id: u64, patience: Duration) -> Option<JobInfo> {
+        let is_going_on = |jobs: &mut Jobs<ApiError>| {
+            !jobs.is_ending() && jobs.get(id).is_some_and(|job| !job.is_over())
         };
         let waited = self.changed.wait_timeout_while(self.lock(), patience, is_going_on);
-        waited.unwrap_or_else(PoisonError::into_inner).0.info(id)
+        waited.unwrap_or_else(PoisonError::into_inner).0.get(id).map(job_info)
+    }
+}
+
+/// The threads that run jobs.
+pub(crate) struct Workers {
+    node: Arc<Node>,
+    crew: Crew,
+}
+
+impl Workers {
+    /// Resumes the jobs of an earlier run, and starts the threads.
+    pub(crate) fn start(node: Arc<Node>) -> io::Result<Self> {
+        node.resume_jobs();
+        let mut it = Self { node, crew: Crew::new() };
+        for number in 0..WORKERS {
+            let node = Arc::clone(&it.node);
+            let work = move || {
+                while let Some(id) = node.jobs.next() {
+                    node.bell.ring();
+                    node.run_job(id);
+                }
+            };
+            if let Err(error) = it.crew.start(format!("job-{number}"), work) {
+                it.stop();
+                return Err(error);
+            }
+        }
+        Ok(it)
+    }
+
+    /// Stops the threads. Unfinished jobs remain recorded for the next run. Returns whether every
+    /// device operation of the threads has ended.
+    pub(crate) fn stop(self) -> bool {
+        self.node.jobs.lock().handle_stop();
+        self.node.jobs.changed.notify_all();
+        self.node.tracing.end();
+        let are_idle = self.crew.join(STOP_PATIENCE);
+        if !are_idle {
+            tracing::warn!("abandoned a job: a device does not answer");
+        }
+        are_idle
+    }
+}
+
+impl Node {
+    /// Reserves the space of a volume, and starts the job that prepares it for hosts. Answers when
+    /// the job has ended, or after [`ANSWER_PATIENCE`].
+    pub(super) fn prepare_blocks(
+        &self,
+        reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
+    ) -> Result<OneVolume, ApiError> {
+        let (id, name) = self.reserve(reserve)?;
+        let job = self.jobs.wait(id, ANSWER_PATIENCE);
+        let job = job.filter(|job| job.state != nearflash_api::JobState::Done);
+        if let Some(error) = job.as_ref().and_then(|job| job.error.clone()) {
+            return Err(error);
+        }
+        let space = &self.served().recorded.space;
+        let gone = || NodeError::from(VolumeError::NotFound(name.clone()));
+        let volume = volume_info(space.volume(&name).ok_or_else(gone)?, space);
+        Ok(OneVolume { volume, job, note: None })
+    }
+
+    fn reserve(
+        &self,
+        reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
+    ) -> Result<(u64, Name), NodeError> {
+        let _one = self.one_change_of_a_caller()?;
+        if !self.jobs.lock().has_room() {
+            return Err(Refusal::TooManyJobs.into());
+        }
+        let mut fresh = self.copy();
+        fresh.last_job += 1;
+        let id = fresh.last_job;
+        let volume = reserve(&mut fresh.space, id)?;
+        self.record(&mut fresh)?;
+        self.adopt(fresh);
+        self.change_jobs(|jobs| jobs.handle_recorded(&volume, id, now()));
+        Ok((id, volume.name))
+    }
+
+    fn resume_jobs(&self) {
+        let space = self.served().recorded.space.clone();
+        self.change_jobs(|jobs| {
+            jobs.handle_start(&space, now());
+            for job in jobs.iter() {
+                tracing::info!(volume = job.volume.as_str(), "job {} starts again", job.id);
+            }
+        });
+    }
+
+    /// Changes the state of jobs, and tells the threads that wait and the HTTP interface.
+    fn change_jobs(&self, change: impl FnOnce(&mut Jobs<ApiError>)) {
+        change(&mut self.jobs.lock());
+        self.jobs.changed.notify_all();
+        self.bell.ring();
+    }
+
+    fn run_job(&self, id: u64) {
+        let zeroing = Zeroing::of(&self.served().recorded.space, id);
+        let Some(Zeroing { extents, provisioning }) = zeroing else {
+            return self.change_jobs(|jobs| jobs.handle_undone(id, None, now()));
+        };
+        let mut goes_on = |len: ByteLen| self.jobs.lock().handle_progress(id, len);
+        let zeroed = zero(&self.devices(), &extents, provisioning, &mut goes_on);
+        let (zeroed, failure) = match zeroed {
+            Ok(true) => (Zeroed::All, None),
+            Ok(false) => (Zeroed::Stopped, None),
+            Err(error) => (Zeroed::Failed, Some(error.into())),
+        };
+        let next = self.jobs.lock().handle_zeroed(id, zeroed);
+        match next {
+            Next::Show => self.finish_job(id),
+            Next::Undo => self.undo_job(id, failure),
+            Next::Leave => {}
+        }
+    }
+
+    fn finish_job(&self, id: u64) {
+        let finish = |space: &mut Space| {
+            space.finish(id).cloned().ok_or_else(|| Refusal::NoJob { id }.into())
+        };
+        match self.change_as(self.one_change(), finish) {
+            Ok(volume) => {
+                tracing::debug!(volume = volume.name, bytes = volume.bytes, "volume prepared");
+            }
+            // The change is made. Older requests take long to end, but they cannot address the new
+            // blocks.
+            Err(NodeError::NotQuiesced) => {}
+            Err(error) => return self.undo_job(id, Some(error)),
+        }
+        self.change_jobs(|jobs| jobs.handle_shown(id, now()));
+    }
+
+    /// Restores the volume to its earlier state, or removes it if it is new.
+    fn undo_job(&self, id: u64, failure: Option<NodeError>) {
+        let _one = self.one_change();
+        let mut fresh = self.copy();
+        if fresh.space.cancel(id).is_some() {
+            keep_grants_on(&mut fresh);
+            match self.record(&mut fresh) {
+                Ok(()) => self.adopt(fresh),
+                // The job is still recorded, and the next run starts it again.
+                Err(error) => tracing::error!("job {id} cannot be undone: {error}"),
+            }
+        }
+        if let Some(error) = &failure {
+            // It may have made its device suspect.
+            self.asker.tell(Event::Suspect);
+            let volume = self.jobs.lock().get(id).map(|job| job.volume.to_string());
+            tracing::error!(volume, "job {id} failed: {error}");
+        }
+        let failure = failure.map(ApiError::from);
+        self.change_jobs(|jobs| jobs.handle_undone(id, failure, now()));
+    }
+
+    pub(super) fn job_list(&self) -> Vec<JobInfo> {
+        self.jobs.lock().iter().map(job_info).collect()
+    }
+
+    pub(super) fn job_show(&self, id: u64) -> Result<JobInfo, NodeError> {
+        self.jobs.lock().get(id).map(job_info).ok_or_else(|| Refusal::NoJob { id }.into())
+    }
+
+    /// Waits until the job has ended, for at most [`WAIT_MAX`].
+    pub(super) fn job_wait(&self, id: u64, patience: Duration) -> Result<JobInfo, NodeError> {
+        self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or_else(|| Refusal::NoJob { id }.into())
+    }
+
+    /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this
+    /// call waits briefly.
+    pub(super) fn job_cancel(&self, id: u64) -> Result<JobInfo, NodeError> {
+        self.check_cores()?;
+        let cancelled = self.jobs.lock().handle_cancel(id);
+        match cancelled {
+            Ok(true) => self.undo_job(id, None),
+            Ok(false) => {}
+            Err(CancelError::Unknown) => return Err(Refusal::NoJob { id }.into()),
+            Err(CancelError::Over) => return Err(Refusal::JobOver { id }.into()),
+        }
+        self.job_wait(id, ANSWER_PATIENCE)
+    }
+}
+
+fn job_info(job: &Job<ApiError>) -> JobInfo {
+    let (state, error) = match &job.state {
+        JobState::Waiting => (nearflash_api::JobState::Waiting, None),
+        JobState::Running => (nearflash_api::JobState::Running, None),
+        JobState::Done => (nearflash_api::JobState::Done, None),
+        JobState::Failed(error) => (nearflash_api::JobState::Failed, Some(error.clone())),
+        JobState::Cancelled => (nearflash_api::JobState::Cancelled, None),
+    };
+    let kind = match job.kind {
+        JobKind::Create => "volume-create",
+        JobKind::Grow => "volume-resize",
+    };
+    JobInfo {
+        id: job.id,
+        kind: kind.to_owned(),
+        volume: job.volume.to_string(),
+        state,
+        done_bytes: job.done.0,
+        total_bytes: job.total.0,
+        started_at: job.began.0,
+        ended_at: job.ended.map(|at| at.0),
+        error,
     }
 }
