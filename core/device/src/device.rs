@@ -70,6 +70,11 @@ pub enum DeviceOperation {
 }
 
 impl DeviceOperation {
+    /// Whether it changes data.
+    pub fn changes_data(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate)
+    }
+
     /// Whether a successful result promises that bytes are on stable media.
     pub fn makes_durable(self) -> bool {
         matches!(self, Self::Flush | Self::Write { durable: true, .. })

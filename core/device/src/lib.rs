@@ -4,6 +4,7 @@
 //! This crate has no notion of volumes beyond their UUIDs, of requests, or of how a device is opened.
 
 mod believed;
+mod cause;
 mod device;
 mod failures;
 mod health;
@@ -12,6 +13,7 @@ mod on_disk;
 mod unflushed;
 
 pub use believed::Believed;
+pub use cause::{Cause, Owner};
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };

@@ -18,13 +18,14 @@
 
 use std::collections::VecDeque;
 
+use nearflash_device::Owner;
 use nearflash_request::{Access, BufferId, Due, Nexus, Operation, Outcome, Request, Tag, VolumeId};
 use nearflash_space::{Sharing, VolumeEntry};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::accounts::{AccountId, Accounts, HostId};
 use crate::depth::{Depths, Devices};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::fence::Fenced;
 use crate::meters::Stamp;
 use crate::need::Need;

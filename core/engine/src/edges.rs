@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use nearflash_device::DeviceProperties;
+use nearflash_device::{Cause, DeviceProperties};
 use nearflash_layout::{BlockIo, IoKind, IoResult};
 use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, VolumeId};
 use nearflash_space::VolumeTable;
@@ -260,8 +260,10 @@ impl Engine {
             Phase::Body => self.len_of_blocks(&parts.io, parts.at + parts.cut.body_at),
             Phase::ReadingEdges | Phase::WritingEdges => ByteLen(0),
         };
-        let (id, volume) = (parts.io.id, parts.io.volume);
-        self.submit_io(index, BlockIo { id, volume, range, more, kind, buffer_offset }, pool);
+        let BlockIo { id, volume, cause, .. } = parts.io;
+        let cause = Cause { is_whole: false, ..cause };
+        let io = BlockIo { id, volume, range, more, kind, buffer_offset, cause };
+        self.submit_io(index, io, pool);
     }
 
     /// A part of a job's IO has ended.
@@ -318,7 +320,6 @@ impl Engine {
                 | IoKind::Read { buffer: None }
                 | IoKind::Discard
                 | IoKind::Flush
-                | IoKind::FlushAlone
                 | IoKind::Allocation => {}
             }
         }
@@ -333,7 +334,7 @@ impl Engine {
 
 #[inline]
 fn is_whole(io: &BlockIo, shift: u8) -> bool {
-    if matches!(io.kind, IoKind::Flush | IoKind::FlushAlone | IoKind::Allocation) {
+    if matches!(io.kind, IoKind::Flush | IoKind::Allocation) {
         return true;
     }
     let mut ranges = std::iter::once(&io.range).chain(&io.more);

@@ -9,12 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
+    Cause, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId, Owner,
 };
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, SentIn, Tag,
-    VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
 };
 use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Nanos, index};
@@ -32,10 +31,6 @@ use crate::pool::Pool;
 use crate::trace::{Moment, TraceId, Tracer};
 use crate::waits::{Older, Waits, volumes_of};
 
-/// The driver's number for a connection. Every answer carries the owner of its request.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Owner(pub u64);
-
 /// An answer to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Answer {
@@ -52,21 +47,6 @@ pub struct Answer {
     pub had_payload: bool,
     /// The record of the request, if it is traced.
     pub trace: TraceId,
-}
-
-/// The request that a device operation is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Cause {
-    /// The connection that sent the request.
-    pub owner: Owner,
-    /// The session's number for the request.
-    pub tag: Tag,
-    /// When another node sent it, if it is on a face of a mirror.
-    pub sent_in: Option<SentIn>,
-    /// The time until which it may begin, if it changes data.
-    pub begin_by: Nanos,
-    /// The request's only operation, but for reads and flushes: it covers the whole range.
-    pub is_whole: bool,
 }
 
 /// The configuration of an engine.
@@ -338,25 +318,11 @@ impl Engine {
         }
     }
 
-    /// The next device operation to submit.
+    /// The next device operation to submit, and the request that it is for: [`Cause::NONE`] for a flush
+    /// that several requests share.
     #[inline]
-    pub fn poll_device(&mut self) -> Option<DeviceRequest> {
+    pub fn poll_device(&mut self) -> Option<(DeviceRequest, Cause)> {
         self.layout.poll_device()
-    }
-
-    /// The request that an operation is for, which has not ended; `None` for a flush that several requests
-    /// share.
-    pub fn cause(&self, request: &DeviceRequest) -> Option<Cause> {
-        let job = self.jobs.get(index(request.id.io))?;
-        let len = self.volumes.get(job.volume)?.block_size.len(job.range.count);
-        let is_whole = len == Some(request.len);
-        let Job { owner, tag, sent_in, begin_by, .. } = *job;
-        Some(Cause { owner, tag, sent_in, begin_by, is_whole })
-    }
-
-    /// The operation of that id, which has not ended.
-    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
-        self.layout.operation(id)
     }
 
     /// The device operation that is submitted next, if it is on blocks.
@@ -461,10 +427,10 @@ impl Engine {
         if let Some(edges) = job.edges {
             self.give_back_edges(edges, pool);
         }
-        let completion = Completion { tag: job.tag, outcome, payload };
+        let completion = Completion { tag: job.cause.tag, outcome, payload };
         let had_scratch = job.needs_scratch;
         let had_payload = !is_read && (job.buffer.is_some() || job.compare.is_some());
-        let owner = job.owner;
+        let owner = job.cause.owner;
         let trace = job.stamp.trace;
         let answer = Answer { owner, completion, returned, had_scratch, had_payload, trace };
         self.answers.push_back(answer);

@@ -1,13 +1,12 @@
 //! One request in flight: its stage and its buffers.
 
-use nearflash_layout::IoKind;
-use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, SentIn, Tag, VolumeId};
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_device::Cause;
+use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, VolumeId};
+use nearflash_units::ByteLen;
 
 use crate::admission::{Taken, Waiting};
 use crate::depth::Devices;
 use crate::edges::Parts;
-use crate::engine::Owner;
 use crate::fence::Fenced;
 use crate::meters::Stamp;
 use crate::need::Need;
@@ -35,16 +34,12 @@ pub(crate) enum Stage {
 
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) owner: Owner,
-    pub(crate) tag: Tag,
+    pub(crate) cause: Cause,
     pub(crate) volume: VolumeId,
     pub(crate) age: Age,
     pub(crate) stamp: Stamp,
     pub(crate) range: BlockRange,
     pub(crate) operation: Operation,
-    pub(crate) sent_in: Option<SentIn>,
-    /// The time until which it may begin, if it changes data.
-    pub(crate) begin_by: Nanos,
     pub(crate) stage: Stage,
     /// The buffer that data is read into or written from.
     pub(crate) buffer: Option<BufferId>,
@@ -84,16 +79,14 @@ impl Job {
         let Taken { need, buffer: read, scratch, edges, devices } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
         let brought_len = len(buffer) + len(compare);
+        let (owner, begin_by) = (asker.owner, asker.begin_by);
         Self {
-            owner: asker.owner,
-            tag,
+            cause: Cause { owner, tag, begin_by, sent_in, is_whole: true },
             volume,
             age: Age { came, begun },
             stamp,
             range,
             operation,
-            sent_in,
-            begin_by: asker.begin_by,
             stage: Stage::Waiting,
             buffer: buffer.or(read),
             compare,
@@ -119,11 +112,6 @@ impl Job {
     #[inline]
     pub(crate) fn writes(&self) -> bool {
         self.operation.access() == Access::Write && !matches!(self.operation, Operation::Admit(_))
-    }
-
-    /// The flush that it asks of the layout. One that carries a term is shared with no other request.
-    pub(crate) fn flush_kind(&self) -> IoKind {
-        if self.sent_in.is_some() { IoKind::FlushAlone } else { IoKind::Flush }
     }
 
     /// Whether it is answered with a word.

@@ -31,11 +31,12 @@ mod wants;
 pub use accounts::{AccountId, Accounts};
 pub use admission::{Asker, DEVICE_DEPTH};
 pub use arena::{Arena, PAGE_LEN};
-pub use engine::{Answer, Cause, Engine, EngineConfig, Owner};
+pub use engine::{Answer, Engine, EngineConfig};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use histogram::Times;
 pub use meter::{Figures, Kind, KindFigures, KindTotals, Meter, Totals};
 pub use meters::{Asking, Opened, PAIRS_MAX};
+pub use nearflash_device::Owner;
 pub use pool::{Foreign, Pool, Reserve};
 pub use trace::{
     Moment, Moments, TRACE_RECORDS_MAX, TraceId, TraceOrder, TraceRecord, Traced, Tracer,

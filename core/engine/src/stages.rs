@@ -106,8 +106,7 @@ impl Engine {
     }
 
     fn flush(&mut self, index: usize, pool: &mut Pool) {
-        let kind = self.jobs[index].flush_kind();
-        self.start_io(index, Stage::Flushing, kind, pool);
+        self.start_io(index, Stage::Flushing, IoKind::Flush, pool);
     }
 
     fn start_compare(&mut self, index: usize, pool: &mut Pool) {
@@ -215,9 +214,9 @@ impl Engine {
     /// An IO over a job's range.
     #[inline]
     pub(crate) fn io(&self, index: usize, kind: IoKind) -> BlockIo {
-        let Job { volume, range, .. } = self.jobs[index];
+        let Job { volume, range, cause, .. } = self.jobs[index];
         let (more, buffer_offset) = (Box::default(), ByteLen(0));
-        BlockIo { id: io_of(index), volume, range, more, kind, buffer_offset }
+        BlockIo { id: io_of(index), volume, range, more, kind, buffer_offset, cause }
     }
 
     /// Starts a stage whose IO is over the job's range.

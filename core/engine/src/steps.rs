@@ -1,6 +1,7 @@
 //! Requests whose range may be longer than any buffer: they process it in steps of at most one
 //! scratch buffer. Also the request for the allocation status of a run of blocks.
 
+use nearflash_device::Cause;
 use nearflash_layout::{BlockIo, IoKind};
 use nearflash_request::{BlockRange, Operation, Outcome};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -69,7 +70,9 @@ impl Engine {
             }
             _ => (Stage::Comparing, IoKind::Read { buffer: Some(buffer) }),
         };
-        let io = BlockIo { range, ..self.io(index, kind) };
+        let io = self.io(index, kind);
+        let cause = Cause { is_whole: false, ..io.cause };
+        let io = BlockIo { range, cause, ..io };
         self.start(index, stage, io, pool);
     }
 

@@ -136,7 +136,8 @@ impl Node {
         for core in 0..self.engines.len() {
             let engine = &mut self.engines[core];
             engine.resume(&mut self.pools[core]);
-            self.in_flight.extend(std::iter::from_fn(|| engine.poll_device()).map(|r| (core, r)));
+            self.in_flight
+                .extend(std::iter::from_fn(|| engine.poll_device()).map(|(r, _)| (core, r)));
             self.answers.extend(std::iter::from_fn(|| engine.poll_answer()).map(|a| (core, a)));
             while let Some((to, message)) = engine.poll_fence() {
                 self.messages.entry((core, usize::from(to.0))).or_default().push_back(message);

@@ -11,11 +11,11 @@
 //! A moment that a request does not pass stays empty: a flush that waits for the operation of another flush
 //! submits none, and a request that is refused has no operation at all.
 
-use nearflash_device::DeviceRequest;
+use nearflash_device::{DeviceRequest, Owner};
 use nearflash_request::{Operation, Request, VolumeId};
 use nearflash_units::{ByteLen, Nanos, index};
 
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::meters::Asking;
 
 /// The maximum number of records of a trace on one core.

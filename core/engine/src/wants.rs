@@ -20,12 +20,13 @@
 //! Invariant: while nothing waits, a session gets its buffer without a want and without an
 //! allocation.
 
+use nearflash_device::Owner;
 use nearflash_request::{BufferId, Due, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::accounts::AccountId;
 use crate::admission::{Asker, Item, Taken, Verdict};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::pool::Pool;
 
 /// A session's wait for a buffer that it could not get at once.

@@ -3,7 +3,7 @@
 //! Invariant: an operation ends once, after it was submitted, with the id that it was submitted
 //! with. Anything else is a bug in this program, and would complete another IO.
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, OperationId};
+use nearflash_device::{Cause, DeviceId, DeviceOperation, DeviceRequest, OperationId};
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_space::Piece;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -45,6 +45,8 @@ pub(crate) struct Flight {
     /// Operations that have not ended.
     pending: u16,
     result: IoResult,
+    /// The request that it is for.
+    cause: Cause,
     /// The only operation of most IOs.
     first: Op,
     /// The others, if there are any.
@@ -62,6 +64,7 @@ impl Flight {
             generation: 0,
             pending: 0,
             result: IoResult::Done,
+            cause: Cause::NONE,
             first: Op { request, state: State::Ended },
             more: Vec::new(),
             rest: None,
@@ -73,9 +76,9 @@ impl Flight {
     /// # Panics
     /// When the previous IO of this number has not ended, which is a bug of the caller.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, cause: Cause) {
         assert!(!self.is_busy(), "a number has one IO at a time");
-        self.result = IoResult::Done;
+        (self.result, self.cause) = (IoResult::Done, cause);
         self.begin_operations();
     }
 
@@ -86,6 +89,11 @@ impl Flight {
         if !self.more.is_empty() {
             self.more = Vec::new();
         }
+    }
+
+    /// It has several operations, none of which is the whole request.
+    pub(crate) fn is_in_pieces(&mut self) {
+        self.cause.is_whole = false;
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -149,10 +157,10 @@ impl Flight {
 
     /// Records that the operation with this id is submitted.
     #[inline]
-    pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {
+    pub(crate) fn submit(&mut self, id: OperationId) -> (DeviceRequest, Cause) {
         let op = self.op(id);
         op.state = State::Submitted;
-        op.request
+        (op.request, self.cause)
     }
 
     /// Records that the operation with this id has ended. Returns the operation.

@@ -1,6 +1,6 @@
 //! IOs that the engine gives to a layout, and their results.
 
-use nearflash_device::{DeviceOperation, DeviceResult, RUN_UNIT};
+use nearflash_device::{Cause, DeviceOperation, DeviceResult, RUN_UNIT};
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
 use nearflash_units::ByteLen;
 
@@ -23,6 +23,9 @@ pub struct BlockIo {
     pub kind: IoKind,
     /// The first byte in the buffer.
     pub buffer_offset: ByteLen,
+    /// The request that it is for. A flush that another node sent is shared with no other IO: its device
+    /// must know whose flush it is.
+    pub cause: Cause,
 }
 
 /// The kind of an IO. Its tag is a word, as in [`DeviceOperation`].
@@ -63,8 +66,6 @@ pub enum IoKind {
     Discard,
     /// All writes of the volume that have ended are on stable media before the result.
     Flush,
-    /// A flush that is shared with no other IO: the device must know whose flush it is.
-    FlushAlone,
     /// Asks whether the first blocks of the range have storage of their own.
     Allocation,
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{
-    Believed, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
-    OperationId,
+    Believed, Cause, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult,
+    Health, OperationId,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Piece, Provisioning, STRIPE_WIDTH_MAX, VolumeEntry, VolumeTable};
@@ -97,7 +97,7 @@ impl Layout {
     /// Takes an IO. Returns its result if it ends at once; otherwise `handle_device` does later.
     #[inline]
     pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
-        let BlockIo { id, volume, range, more, kind, buffer_offset } = io;
+        let BlockIo { id, volume, range, more, kind, buffer_offset, cause } = io;
         let Self { volumes, flights, ready, health, .. } = self;
         let Some(entry) = volumes.get(volume) else {
             return Some(IoResult::Failed(Outcome::VolumeGone));
@@ -116,14 +116,14 @@ impl Layout {
             }
             IoKind::Discard if keeps_storage => return Some(IoResult::Done),
             IoKind::Discard => DeviceOperation::Deallocate,
+            IoKind::Flush if cause.sent_in.is_some() => return self.flush_alone(id, volume, cause),
             IoKind::Flush => return self.flush(id, volume),
-            IoKind::FlushAlone => return self.flush_alone(id, volume),
             IoKind::Allocation => {
-                return ask_allocation(flight_of(flights, id), ready, id, entry, range);
+                return ask_allocation(flight_of(flights, id), ready, (id, cause), entry, range);
             }
         };
         let flight = flight_of(flights, id);
-        flight.begin();
+        flight.begin(cause);
         if operation.makes_durable() && is_suspect(health, entry) {
             return Some(IoResult::Failed(Outcome::WriteFault));
         }
@@ -134,6 +134,7 @@ impl Layout {
             trim(flight, kind);
             return None;
         }
+        flight.is_in_pieces();
         let ranges = std::iter::once(range).chain(more);
         lay_out(flight, ready, id, (volume, entry), (operation, ranges));
         trim(flight, kind);
@@ -150,9 +151,7 @@ impl Layout {
         id: OperationId,
         result: DeviceResult,
     ) -> Option<(IoId, IoResult)> {
-        let makes_durable =
-            || self.operation(id).is_some_and(|operation| operation.makes_durable());
-        if self.believed.is_idle() || !makes_durable() {
+        if self.believed.is_idle() || !self.makes_durable(id) {
             return self.end(id, result);
         }
         let known = self.believed.weigh(id, result, &self.health, self.now);
@@ -205,16 +204,16 @@ impl Layout {
         self.ended.pop_front()
     }
 
-    /// The next device operation to submit.
+    /// The next device operation to submit, and the request that it is for.
     #[inline]
-    pub fn poll_device(&mut self) -> Option<DeviceRequest> {
+    pub fn poll_device(&mut self) -> Option<(DeviceRequest, Cause)> {
         let id = self.ready.pop_front()?;
-        let request = match Flushes::device_of(id) {
+        let (request, cause) = match Flushes::device_of(id) {
             None => self.flights[index(id.io)].submit(id),
-            Some(device) => self.flushes[index(device.0)].submit(id),
+            Some(device) => (self.flushes[index(device.0)].submit(id), Cause::NONE),
         };
         self.believed.begin(&request, &self.health, &self.devices);
-        Some(request)
+        Some((request, cause))
     }
 
     /// The device operation that is submitted next, if it is on blocks.
@@ -224,12 +223,11 @@ impl Layout {
         self.flights.get(index(id.io))?.peek(id)
     }
 
-    /// The operation of that id, which has not ended.
-    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
-        match Flushes::device_of(id) {
-            Some(_) => Some(DeviceOperation::Flush),
-            None => self.flights.get(index(id.io))?.peek(id).map(|request| request.operation),
-        }
+    /// Whether an operation, which has not ended, makes data durable.
+    fn makes_durable(&self, id: OperationId) -> bool {
+        let request = || self.flights.get(index(id.io))?.peek(id);
+        Flushes::device_of(id).is_some()
+            || request().is_some_and(|request| request.operation.makes_durable())
     }
 
     /// Lays out the remaining ranges of an IO. The volume may have been removed or shrunk since.
@@ -251,7 +249,7 @@ impl Layout {
             return Some(IoResult::Failed(Outcome::WriteFault));
         }
         let flight = flight_of(&mut self.flights, id);
-        flight.begin();
+        flight.begin(Cause::NONE);
         let devices = self.volumes.get(volume).into_iter().flat_map(|entry| entry.map.devices());
         for device in devices {
             flight.await_flush();
@@ -261,14 +259,14 @@ impl Layout {
     }
 
     /// Flushes every device on which the volume has extents, for this IO alone.
-    fn flush_alone(&mut self, id: IoId, volume: VolumeId) -> Option<IoResult> {
+    fn flush_alone(&mut self, id: IoId, volume: VolumeId, cause: Cause) -> Option<IoResult> {
         let Self { volumes, flights, ready, health, .. } = self;
         let entry = volumes.get(volume).expect("the caller has seen it");
         if is_suspect(health, entry) {
             return Some(IoResult::Failed(Outcome::WriteFault));
         }
         let flight = flight_of(flights, id);
-        flight.begin();
+        flight.begin(cause);
         for device in entry.map.devices() {
             let piece = Piece { device, offset: ByteOffset(0), len: ByteLen(0) };
             ready.push_back(flight.add(id, DeviceOperation::Flush, piece));
@@ -300,7 +298,7 @@ fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
 fn ask_allocation(
     flight: &mut Flight,
     ready: &mut VecDeque<OperationId>,
-    id: IoId,
+    (id, cause): (IoId, Cause),
     entry: &VolumeEntry,
     range: BlockRange,
 ) -> Option<IoResult> {
@@ -311,7 +309,7 @@ fn ask_allocation(
         let len = entry.block_size.len(range.count).unwrap_or(piece.len);
         return Some(IoResult::Run { mapped: true, len });
     }
-    flight.begin();
+    flight.begin(cause);
     ready.push_back(flight.add(id, DeviceOperation::Allocation, piece));
     None
 }

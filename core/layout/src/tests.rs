@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use nearflash_device::{
-    DOUBT_MAX, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
-    OperationId,
+    Cause, DOUBT_MAX, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult,
+    Health, OperationId,
 };
-use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Outcome, SentIn, VolumeId};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Stripes, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use proptest::prelude::*;
@@ -32,8 +32,8 @@ fn range(start: u64, count: u64) -> BlockRange {
 }
 
 fn io(id: u32, range: BlockRange, kind: IoKind) -> BlockIo {
-    let buffer_offset = ByteLen(0);
-    BlockIo { id: IoId(id), volume: VolumeId(0), range, more: Box::default(), kind, buffer_offset }
+    let (id, volume, more) = (IoId(id), VolumeId(0), Box::default());
+    BlockIo { id, volume, range, more, kind, buffer_offset: ByteLen(0), cause: Cause::NONE }
 }
 
 /// A volume whose granules lie on the two devices in turn.
@@ -80,7 +80,7 @@ fn layout_over(granules: u64, health: &Arc<[Arc<Health>]>) -> Layout {
 fn submitted(layout: &mut Layout) -> Vec<DeviceRequest> {
     let next = || {
         let peeked = layout.peek_device().copied();
-        let submitted = layout.poll_device();
+        let submitted = layout.poll_device().map(|(request, _)| request);
         assert!(peeked.is_none() || peeked == submitted);
         submitted
     };
@@ -386,16 +386,16 @@ fn a_write_that_promises_nothing_and_a_device_that_refuses_leave_it_believed() {
 /// The next step of the model: a new IO, the submissions of a turn, or a result of a device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask(IoKind, u64),
+    Ask(IoKind, bool, u64),
     Submit,
     End(usize),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let flush = prop_oneof![Just(IoKind::Flush), Just(IoKind::FlushAlone)];
-    let kind = prop_oneof![flush, Just(WRITE), Just(READ)];
+    let kind = prop_oneof![Just(IoKind::Flush), Just(WRITE), Just(READ)];
+    let ask = (kind, any::<bool>(), 0..2 * GRANULE_BLOCKS - 8);
     prop_oneof![
-        (kind, 0..2 * GRANULE_BLOCKS - 8).prop_map(|(kind, start)| Step::Ask(kind, start)),
+        ask.prop_map(|(kind, is_alone, start)| Step::Ask(kind, is_alone, start)),
         Just(Step::Submit),
         any::<usize>().prop_map(Step::End),
     ]
@@ -418,10 +418,13 @@ proptest! {
         let drain = std::iter::repeat_n([Step::Submit, Step::End(0)], 3 * rest);
         for (now, step) in steps.into_iter().chain(drain.flatten()).enumerate() {
             match step {
-                Step::Ask(kind, start) => {
+                Step::Ask(kind, is_alone, start) => {
                     let id = u32::try_from(asked.len()).unwrap();
                     asked.push((now, kind));
-                    prop_assert_eq!(layout.submit(io(id, range(start, 8), kind)), None);
+                    let sent = SentIn { term: 1, session: 0, is_digest: false };
+                    let cause = Cause { sent_in: is_alone.then_some(sent), ..Cause::NONE };
+                    let io = BlockIo { cause, ..io(id, range(start, 8), kind) };
+                    prop_assert_eq!(layout.submit(io), None);
                     unanswered += 1;
                 }
                 Step::Submit => in_flight.extend(submitted(&mut layout).into_iter().map(|it| (now, it))),
@@ -437,8 +440,7 @@ proptest! {
                         unanswered -= 1;
                         let (since, kind) = asked[usize::try_from(id.0).unwrap()];
                         let is_covered = flushed.iter().all(|at| *at > Some(since));
-                        let is_flush = matches!(kind, IoKind::Flush | IoKind::FlushAlone);
-                        prop_assert!(!is_flush || is_covered);
+                        prop_assert!(kind != IoKind::Flush || is_covered);
                     }
                     let flushes = |device| in_flight.iter().filter(move |(_, it)| {
                         let is_shared = it.id.io >= 1 << 31;

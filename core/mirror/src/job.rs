@@ -4,28 +4,12 @@
 //! until then. The local write begins only when the other replica has accepted the bytes, so a read at
 //! the primary never returns bytes that a takeover loses.
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult};
+use nearflash_device::{Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
 use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
-
-/// Where an operation on a mirror comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Origin {
-    /// The caller's number for the connection.
-    pub owner: u64,
-    /// The time until which it may begin, if it changes data.
-    pub begin_by: Nanos,
-    /// Another node has forwarded it. It is not forwarded on.
-    pub is_forwarded: bool,
-}
-
-impl Origin {
-    /// Of an operation that several connections share. It changes no data.
-    pub const SHARED: Self = Self { owner: u64::MAX, begin_by: Nanos::NEVER, is_forwarded: false };
-}
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,6 +71,16 @@ pub(crate) fn is_unreached(result: DeviceResult) -> bool {
     matches!(result, DeviceResult::Remote(O::DeviceUnavailable | O::PathLost | O::Aborted))
 }
 
+/// The result as the caller is told it. A write that a device has lost is known to the health of the
+/// replica's device; that of the mirror knows of lost power alone.
+pub(crate) fn told(operation: DeviceOperation, result: DeviceResult) -> DeviceResult {
+    match result {
+        _ if !operation.loses(result) => result,
+        DeviceResult::NoSpace => DeviceResult::Remote(Outcome::CapacityExceeded),
+        _ => DeviceResult::Remote(Outcome::WriteFault),
+    }
+}
+
 /// An operation that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
@@ -100,8 +94,8 @@ pub(crate) struct Job {
     pub(crate) term: Term,
     /// A replica may have it, or a part of it.
     pub(crate) has_effect: bool,
-    /// Where it comes from.
-    pub(crate) origin: Origin,
+    /// The request that it is for.
+    pub(crate) cause: Cause,
     /// The stay in sync in which its read began.
     pub(crate) stay: u32,
     /// Of a write: the term since which no answered write was lost, when it was sent.
@@ -132,15 +126,14 @@ pub(crate) enum Next {
     Anew,
 }
 
-/// Whether an operation changes data.
-pub(crate) fn changes_data(operation: DeviceOperation) -> bool {
-    use DeviceOperation as Op;
-    matches!(operation, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate)
-}
-
 impl Job {
     pub(crate) fn changes_data(&self) -> bool {
-        changes_data(self.request.operation)
+        self.request.operation.changes_data()
+    }
+
+    /// Whether another node has forwarded it. It is not forwarded on.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.cause.sent_in.is_some()
     }
 
     /// Whether the replica of this node may still change.

@@ -6,7 +6,7 @@
 //! for the replica, or for the mirror, on another node.
 //!
 //! [`Mirrors`] is the part of one core. It follows a table, which [`membership`] makes with the other nodes. Its
-//! driver refuses a forwarded operation unless [`Mirrors::role`] is primary in the term of its [`Tag`], and
+//! driver refuses a forwarded operation unless [`Mirrors::role`] is primary in the term that it carries, and
 //! hands in every result whose `io` number is [`OPERATIONS`] or more. [`Heartbeats`] tell the membership whether
 //! all cores turn.
 //!
@@ -26,11 +26,10 @@ mod table;
 mod written;
 
 pub use heartbeats::{Heartbeats, SILENCE_MAX};
-pub use job::Origin;
 pub use locks::{Range, Ticket};
 pub use mirrors::{
     Asker, Buffers, Copied, DigestKey, HOLD, MirrorMessage, Mirrors, REDRIVE, REPLICA_TIMEOUT,
-    RETRY_PERIOD, Refusal, ReplicaRequest, Submission, Tag,
+    RETRY_PERIOD, Refusal, Submission,
 };
 pub use table::{
     Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,

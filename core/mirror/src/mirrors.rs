@@ -28,13 +28,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceRequest, DeviceResult, MirrorKey, OperationId,
+    Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult, MirrorKey, OperationId, Owner,
 };
-use nearflash_request::Outcome;
+use nearflash_request::{Outcome, SentIn};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
 
-use crate::job::{Job, Origin, Part, Stage, is_unreached};
+use crate::job::{Job, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
 #[cfg(test)]
 use crate::mutant::Mutant;
@@ -46,7 +46,7 @@ pub use copy::{Buffers, Copied, DigestKey};
 use faces::Former;
 use lost::Losses;
 use replica::Accepted;
-pub use replica::{Refusal, ReplicaRequest, Tag};
+pub use replica::Refusal;
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -79,18 +79,16 @@ pub struct Submission {
     pub request: DeviceRequest,
     /// The mirror that it is for.
     pub mirror: MirrorId,
-    /// The term and session that it carries to the remote device.
-    pub tag: Option<Tag>,
-    /// Where it comes from, if it is forwarded.
-    pub origin: Option<Origin>,
+    /// The request that it is for. To a remote device, it carries a term and a session.
+    pub cause: Cause,
     /// It is a read on the replica of another node that gets the digests of the blocks in place of their
     /// bytes, with this key.
     pub digests: Option<DigestKey>,
 }
 
 impl Submission {
-    pub(crate) fn new(request: DeviceRequest, mirror: MirrorId, tag: Option<Tag>) -> Self {
-        Self { request, mirror, tag, origin: None, digests: None }
+    pub(crate) fn new(request: DeviceRequest, mirror: MirrorId, sent_in: Option<SentIn>) -> Self {
+        Self { request, mirror, cause: Cause { sent_in, ..Cause::NONE }, digests: None }
     }
 }
 
@@ -145,9 +143,8 @@ pub struct Mirrors {
     slots: Slots,
     pub(crate) accepted: Slab<Accepted>,
     pub(crate) applying: Slots,
-    pub(crate) applied: VecDeque<(u64, DeviceResult)>,
     pub(crate) submissions: VecDeque<Submission>,
-    ended: VecDeque<(OperationId, DeviceResult)>,
+    pub(crate) ended: VecDeque<(OperationId, DeviceResult)>,
     messages: VecDeque<(Core, MirrorMessage)>,
     pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
     /// Remote devices that are not needed any more.
@@ -185,7 +182,6 @@ impl Mirrors {
             slots: Slots::default(),
             accepted: Slab::new(),
             applying: Slots::default(),
-            applied: VecDeque::new(),
             submissions: VecDeque::new(),
             ended: VecDeque::new(),
             messages: VecDeque::new(),
@@ -212,18 +208,17 @@ impl Mirrors {
 
     #[cfg(test)]
     pub(crate) fn submit(&mut self, mirror: MirrorId, request: DeviceRequest) {
-        let origin = Origin { owner: 0, begin_by: Nanos::NEVER, is_forwarded: false };
-        self.submit_from(mirror, request, origin);
+        self.submit_from(mirror, request, Cause::NONE);
     }
 
     #[cfg(test)]
     pub(crate) fn submit_forwarded(&mut self, mirror: MirrorId, request: DeviceRequest) {
-        let origin = Origin { owner: 0, begin_by: Nanos::NEVER, is_forwarded: true };
-        self.submit_from(mirror, request, origin);
+        let sent = SentIn { term: 0, session: 0, is_digest: false };
+        self.submit_from(mirror, request, Cause { sent_in: Some(sent), ..Cause::NONE });
     }
 
     /// Takes an operation on a mirror.
-    pub fn submit_from(&mut self, mirror: MirrorId, request: DeviceRequest, origin: Origin) {
+    pub fn submit_from(&mut self, mirror: MirrorId, request: DeviceRequest, cause: Cause) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
         let is_flush = request.operation == DeviceOperation::Flush;
         let covered = if is_flush { self.covered(mirror) } else { 0 };
@@ -234,7 +229,7 @@ impl Mirrors {
             stage: Stage::Held,
             term: Term(0),
             has_effect: false,
-            origin,
+            cause,
             stay: 0,
             kept_since: Term::first(),
             covered,
@@ -250,14 +245,14 @@ impl Mirrors {
 
     /// The connection is closed: its changes of data that have not begun end without effect. Its host may repeat
     /// them elsewhere.
-    pub fn withdraw(&mut self, owner: u64) {
+    pub fn withdraw(&mut self, owner: Owner) {
         for slot in 0..self.jobs.capacity() {
             let Some(job) = self.jobs.get_mut(slot) else { continue };
-            if job.origin.owner != owner || !job.changes_data() {
+            if job.cause.owner != owner || !job.changes_data() {
                 continue;
             }
             // One that is forwarded may come back, and does not begin anew.
-            job.origin.begin_by = Nanos(0);
+            job.cause.begin_by = Nanos(0);
             if matches!(job.stage, Stage::Held | Stage::Locking) {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
@@ -316,7 +311,7 @@ impl Mirrors {
         self.tell_granted();
     }
 
-    /// The next operation on a mirror that has ended.
+    /// The next operation that has ended, on a mirror or on a replica.
     pub fn poll_ended(&mut self) -> Option<(OperationId, DeviceResult)> {
         self.ended.pop_front()
     }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use nearflash_device::{DeviceId, MirrorKey};
+use nearflash_request::SentIn;
 use nearflash_units::{ByteLen, ByteOffset, index};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +129,11 @@ pub struct MirrorEntry {
 }
 
 impl MirrorEntry {
+    /// The term and the session that an operation carries to another node.
+    pub(crate) fn sent_in(&self, session: u32) -> SentIn {
+        SentIn { term: self.term.0, session, is_digest: false }
+    }
+
     /// Whether the mirror has the whole range.
     pub(crate) fn holds(&self, offset: ByteOffset, len: ByteLen) -> bool {
         offset.0.checked_add(len.0).is_some_and(|end| end <= self.len.0)

@@ -180,8 +180,8 @@ impl Shard {
         self.set_key(socket, None);
         self.notify_siblings(key, world);
         self.engine.cancel_waiting(key.to_owner(), |_| true, world.pool());
-        self.mirroring.mirrors.withdraw(key.to_owner().0);
-        self.peers.withdraw(key.to_owner().0);
+        self.mirroring.mirrors.withdraw(key.to_owner());
+        self.peers.withdraw(key.to_owner());
         self.remove_if_idle(key, world);
     }
 

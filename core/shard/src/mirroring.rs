@@ -19,23 +19,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nearflash_device::{
-    Believed, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
-    OperationId,
+    Believed, Cause, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult,
+    Health, OperationId,
 };
 use nearflash_direct::wire::DIGEST_BLOCK_LEN;
 use nearflash_direct::{Status, block_digest, digests_len};
-use nearflash_engine::{Cause, CoreId, Pool};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_mirror::{
-    Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Origin,
-    Refusal, ReplicaRequest, Role, Submission, Tag, Term,
+    Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal,
+    Role, Submission, Term,
 };
-use nearflash_request::{BufferId, Outcome, SentIn};
+use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, Nanos, index};
 
 use crate::connections::Key;
 use crate::message::Message;
 use crate::notice::Notice;
-use crate::peers::OnFace;
 use crate::shard::Shard;
 use crate::world::{Submitted, World};
 
@@ -192,26 +191,26 @@ impl Mirroring {
 
 impl Shard {
     /// A device operation of the engine that is not for a local device.
-    pub(crate) fn submit_elsewhere<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
+    pub(crate) fn submit_elsewhere<W: World>(
+        &mut self,
+        (request, cause): (DeviceRequest, Cause),
+        world: &mut W,
+    ) {
         match self.mirroring.kinds[index(request.device.0)] {
             DeviceKind::Local => unreachable!("the caller has looked"),
-            DeviceKind::Remote => {
-                let origin = self.engine.cause(&request).map(|cause| origin_of(&cause, false));
-                self.peers.submit(request, OnFace { origin, ..OnFace::default() }, world);
-            }
-            DeviceKind::Mirror(mirror) => self.submit_to_mirror(mirror, request, world),
-            DeviceKind::Replica(mirror) => self.submit_to_replica(mirror, request, world),
+            DeviceKind::Remote => self.peers.submit(request, (cause, None), world),
+            DeviceKind::Mirror(mirror) => self.submit_to_mirror(mirror, (request, cause), world),
+            DeviceKind::Replica(mirror) => self.submit_to_replica(mirror, (request, cause), world),
         }
     }
 
     fn submit_to_mirror<W: World>(
         &mut self,
         mirror: MirrorId,
-        request: DeviceRequest,
+        (request, cause): (DeviceRequest, Cause),
         world: &mut W,
     ) {
-        let cause = self.engine.cause(&request);
-        if let Some((cause, sent)) = cause.and_then(|cause| Some((cause, cause.sent_in?))) {
+        if let Some(sent) = cause.sent_in {
             let role = self.mirroring.mirrors.role(mirror);
             let term = role.map_or(0, |(_, term)| term.0);
             if role != Some((Role::Primary, Term(sent.term))) {
@@ -219,43 +218,33 @@ impl Shard {
                 let status = if is_stale { Status::STALE_TERM } else { Status::NOT_PRIMARY };
                 return self.refuse(cause, request.id, (status, term), world);
             }
-            return self.mirroring.mirrors.submit_from(mirror, request, origin_of(&cause, true));
-        }
-        if let DeviceOperation::Write { buffer, .. } = request.operation
+        } else if let DeviceOperation::Write { buffer, .. } = request.operation
             && world.pool().foreign(buffer).is_some()
         {
             // The volume was local when its session looked. The client asks again, and its bytes are copied.
             let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
             return self.engine.handle_device(request.id, refused, world.pool());
         }
-        // Requests share a flush, which changes no data.
-        let origin = cause.map_or(Origin::SHARED, |cause| origin_of(&cause, false));
-        self.mirroring.mirrors.submit_from(mirror, request, origin);
+        self.mirroring.mirrors.submit_from(mirror, request, cause);
     }
 
     fn submit_to_replica<W: World>(
         &mut self,
         mirror: MirrorId,
-        request: DeviceRequest,
+        (request, cause): (DeviceRequest, Cause),
         world: &mut W,
     ) {
-        let DeviceRequest { id, operation, offset, len, .. } = request;
-        let cause = self.engine.cause(&request);
-        let Some((cause, sent)) = cause.and_then(|cause| Some((cause, cause.sent_in?))) else {
-            return self.engine.handle_device(id, DeviceResult::Unsupported, world.pool());
+        let Some(sent) = cause.sent_in else {
+            let refused = DeviceResult::Unsupported;
+            return self.engine.handle_device(request.id, refused, world.pool());
         };
-        let SentIn { term, session } = sent;
-        let tag = Tag { term: Term(term), session };
-        let token = token_of(id);
-        let key = Key::from_owner(cause.owner);
-        let session = self.connections.get_mut(key).and_then(|it| it.session.direct_mut());
-        let is_digest = session.is_some_and(|session| session.is_digest(cause.tag));
-        let asked = ReplicaRequest { token, mirror, tag, operation, offset, len, is_digest };
-        if let Err(refusal) = self.mirroring.mirrors.accept(asked) {
+        if let Err(refusal) = self.mirroring.mirrors.accept(mirror, request, sent) {
             let term = self.mirroring.mirrors.role(mirror).map_or(0, |(_, term)| term.0);
-            return self.refuse(cause, id, (status_of(refusal), term), world);
+            return self.refuse(cause, request.id, (status_of(refusal), term), world);
         }
+        let key = Key::from_owner(cause.owner);
         if cause.is_whole
+            && request.operation.changes_data()
             && let Some(connection) = self.connections.get_mut(key)
             && let Some(session) = connection.session.direct_mut()
         {
@@ -322,13 +311,9 @@ impl Shard {
                 self.handle_done(world);
             }
         }
-        while let Some((token, result)) = self.mirroring.mirrors.poll_replica() {
-            moved = true;
-            self.mirror_ended(id_of(token), result, world);
-        }
         while let Some((id, result)) = self.mirroring.mirrors.poll_ended() {
             moved = true;
-            self.mirror_ended(id, result, world);
+            self.engine.handle_device(id, result, world.pool());
         }
         while let Some((core, message)) = self.mirroring.mirrors.poll_message() {
             moved = true;
@@ -338,29 +323,10 @@ impl Shard {
         moved
     }
 
-    /// An operation of the engine on a mirror or on a replica has ended. A write that a device has lost is
-    /// known to the health of the replica's device; that of the mirror knows of lost power alone.
-    fn mirror_ended<W: World>(&mut self, id: OperationId, result: DeviceResult, world: &mut W) {
-        let loses = |operation: DeviceOperation| operation.loses(result);
-        let result = match result {
-            DeviceResult::Done => result,
-            DeviceResult::NoSpace if self.engine.operation(id).is_some_and(loses) => {
-                DeviceResult::Remote(Outcome::CapacityExceeded)
-            }
-            _ if self.engine.operation(id).is_some_and(loses) => {
-                DeviceResult::Remote(Outcome::WriteFault)
-            }
-            _ => result,
-        };
-        self.engine.handle_device(id, result, world.pool());
-    }
-
     fn submit_for_mirror<W: World>(&mut self, submission: Submission, world: &mut W) {
-        let Submission { request, tag, origin, digests, .. } = submission;
+        let Submission { request, cause, digests, .. } = submission;
         match self.mirroring.kinds[index(request.device.0)] {
-            DeviceKind::Remote => {
-                return self.peers.submit(request, OnFace { tag, origin, digests }, world);
-            }
+            DeviceKind::Remote => return self.peers.submit(request, (cause, digests), world),
             DeviceKind::Local => {}
             kind => unreachable!("a replica lies on a device, and not on {kind:?}"),
         }
@@ -436,11 +402,6 @@ impl Shard {
     }
 }
 
-/// Where an operation comes from, as mirrors and other nodes need to know it.
-fn origin_of(cause: &Cause, is_forwarded: bool) -> Origin {
-    Origin { owner: cause.owner.0, begin_by: cause.begin_by, is_forwarded }
-}
-
 /// The buffers of copies: those of this core's pool.
 struct PoolBuffers<'a>(&'a mut Pool);
 
@@ -483,17 +444,6 @@ fn differing(blocks: &[u8], digests: &[u8], key: &DigestKey) -> Vec<Range<u64>> 
         }
     }
     runs
-}
-
-/// The number by which the mirrors know an operation of the engine.
-fn token_of(OperationId { io, op, generation }: OperationId) -> u64 {
-    u64::from(io) << 32 | u64::from(op) << 16 | u64::from(generation)
-}
-
-fn id_of(token: u64) -> OperationId {
-    let [io_high, io_low, op, generation] =
-        [48, 32, 16, 0].map(|shift| u16::try_from(token >> shift & 0xFFFF).expect("16 bits"));
-    OperationId { io: u32::from(io_high) << 16 | u32::from(io_low), op, generation }
 }
 
 fn status_of(refusal: Refusal) -> Status {
@@ -583,18 +533,12 @@ mod tests {
         let operation = DeviceOperation::WriteZeroes { deallocate: false };
         let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(4096));
         let request = DeviceRequest { id, device, operation, offset, len };
-        mirroring.mirrors.submit_from(MirrorId(0), request, Origin::SHARED);
+        mirroring.mirrors.submit_from(MirrorId(0), request, Cause::NONE);
         let sent = mirroring.mirrors.poll_device().unwrap().request.id;
         mirroring.handle_result(sent, DeviceResult::Done, Nanos(0));
         assert_eq!(mirroring.mirrors.poll_ended(), Some((id, DeviceResult::Done)));
         mirroring.mirrors.set_table(elsewhere(Term(3)));
         assert_eq!([&health[0], &health[1]].map(|it| it.is_suspect()), [true, false]);
         assert_eq!(mirroring.mirrors.poll_lost(), Some(MirrorId(0)));
-    }
-
-    #[test]
-    fn an_operation_is_found_by_its_token() {
-        let id = OperationId { io: 0x8123_4567, op: 0x89AB, generation: 0xCDEF };
-        assert_eq!(id_of(token_of(id)), id);
     }
 }

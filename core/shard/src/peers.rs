@@ -17,10 +17,10 @@
 mod link;
 mod pending;
 
-use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{Cause, DeviceId, DeviceRequest, DeviceResult, OperationId, Owner};
 use nearflash_direct::client::ClientConfig;
 use nearflash_direct::{PeerError, Status};
-use nearflash_mirror::{DeviceKind, DigestKey, Origin, Tag};
+use nearflash_mirror::{DeviceKind, DigestKey};
 use nearflash_publish::PeerConfig;
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
@@ -103,17 +103,6 @@ pub enum LinkError {
     },
 }
 
-/// The facts about an operation apart from its request.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OnFace {
-    /// The connection that it is for; `None` for operations on replicas, whose range is locked.
-    pub(crate) origin: Option<Origin>,
-    /// Its term and session; `None` for an operation that is not on a face.
-    pub(crate) tag: Option<Tag>,
-    /// A read gets the digests of the blocks, with this key.
-    pub(crate) digests: Option<DigestKey>,
-}
-
 /// One core's connections to other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -161,12 +150,17 @@ impl Peers {
         self.volumes = all;
     }
 
-    /// Takes an operation on a remote device.
+    /// Takes an operation on a remote device. A read with a key gets the digests of the blocks.
     #[inline]
-    pub(crate) fn submit<W: World>(&mut self, request: DeviceRequest, sent: OnFace, world: &mut W) {
+    pub(crate) fn submit<W: World>(
+        &mut self,
+        request: DeviceRequest,
+        (cause, digests): (Cause, Option<DigestKey>),
+        world: &mut W,
+    ) {
         let place = self.volumes[index(request.device.0)];
         let (link, volume) = place.expect("each remote device is a volume");
-        let pending = Pending::new(request, volume, sent, world.now());
+        let pending = Pending::new(request, volume, (cause, digests), world.now());
         self.links[link].submit(pending, world, &mut self.ended);
     }
 
@@ -183,7 +177,7 @@ impl Peers {
     }
 
     /// The connection is closed: its changes of data that were not sent are not sent any more.
-    pub(crate) fn withdraw(&mut self, owner: u64) {
+    pub(crate) fn withdraw(&mut self, owner: Owner) {
         for link in &mut self.links {
             link.withdraw(owner, &mut self.ended);
         }

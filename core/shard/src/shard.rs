@@ -347,11 +347,11 @@ impl Shard {
             trace::tick(&mut self.engine, world);
             self.engine.resume(world.pool());
             let mut moved = false;
-            while let Some(request) = self.engine.poll_device() {
+            while let Some((request, cause)) = self.engine.poll_device() {
                 moved = true;
                 trace::note_submission(&mut self.engine, &request, world);
                 if !self.mirroring.is_local(request.device) {
-                    self.submit_elsewhere(request, world);
+                    self.submit_elsewhere((request, cause), world);
                     continue;
                 }
                 let next = self.engine.peek_device();

@@ -203,6 +203,8 @@ pub struct SentIn {
     pub term: u32,
     /// The session of the replica; 0 if the request is for the mirror itself.
     pub session: u32,
+    /// It is a read for the digests of the blocks, and not for their bytes.
+    pub is_digest: bool,
 }
 
 /// The outcome of a request. Every protocol maps each of these to its exact status code.

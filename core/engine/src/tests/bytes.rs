@@ -330,7 +330,7 @@ fn on_a_volume_of_another_node_bytes_are_forwarded_and_words_are_refused() {
     let (range, operation) = node.write_bytes(0, SEAM_BYTE - 700, &[0x22; 1000]);
     node.submit(0, 1, range, operation);
     let mut asked = Vec::new();
-    while let Some(request) = node.engines[0].poll_device() {
+    while let Some((request, _)) = node.engines[0].poll_device() {
         assert!(matches!(request.operation, DeviceOperation::Write { .. }));
         asked.push((request.offset.0, request.len.0));
         node.engines[0].handle_device(request.id, DeviceResult::Done, &mut node.pools[0]);

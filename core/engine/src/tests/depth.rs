@@ -51,7 +51,7 @@ fn devices_of(map: Map, asked: &[(Operation, u64, u64)]) -> Vec<DeviceId> {
         let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
         engine.submit(asker, request, &mut pool);
     }
-    std::iter::from_fn(|| engine.poll_device()).map(|request| request.device).collect()
+    std::iter::from_fn(|| engine.poll_device()).map(|(request, _)| request.device).collect()
 }
 
 #[test]

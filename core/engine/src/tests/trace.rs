@@ -61,7 +61,7 @@ impl Driven {
         while let Some((_, message)) = engine.poll_fence() {
             engine.handle_fence(message, pool);
         }
-        while let Some(request) = self.engine().poll_device() {
+        while let Some((request, _)) = self.engine().poll_device() {
             self.pass(between);
             self.engine().trace_submission(&request);
             self.node.in_flight.push((0, request));

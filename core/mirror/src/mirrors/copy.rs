@@ -18,11 +18,10 @@ use std::ops::Range as Bytes;
 use std::sync::Arc;
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
-use nearflash_request::BufferId;
+use nearflash_request::{BufferId, SentIn};
 use nearflash_units::{ByteLen, ByteOffset};
 use slab::Slab;
 
-use super::replica::Tag;
 use super::{Asker, COPY, Mirrors, Submission};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
@@ -342,9 +341,9 @@ impl Mirrors {
         let id = self.copies.slots.id(slot, DIGEST_THERE);
         let operation = read(there);
         let request = DeviceRequest { id, device: remote.device, operation, offset, len };
-        let tag = Some(Tag { term: entry.term, session });
-        self.submissions
-            .push_back(Submission { digests: Some(key), ..Submission::new(request, mirror, tag) });
+        let sent = SentIn { is_digest: true, ..entry.sent_in(session) };
+        let submission = Submission::new(request, mirror, Some(sent));
+        self.submissions.push_back(Submission { digests: Some(key), ..submission });
     }
 
     fn write_runs(&mut self, slot: usize, runs: &[Bytes<u64>]) {
@@ -366,8 +365,8 @@ impl Mirrors {
             let operation = DeviceOperation::Write { buffer: here, buffer_offset, durable: false };
             let offset = ByteOffset(offset.0 + run.start);
             let request = DeviceRequest { id, device: remote.device, operation, offset, len };
-            let tag = Some(Tag { term: entry.term, session });
-            self.submissions.push_back(Submission::new(request, mirror, tag));
+            let sent = Some(entry.sent_in(session));
+            self.submissions.push_back(Submission::new(request, mirror, sent));
         }
     }
 
@@ -387,8 +386,8 @@ impl Mirrors {
         if there {
             let id = self.copies.slots.id(slot, WRITE);
             let request = DeviceRequest { id, device: remote.device, operation, offset, len };
-            let tag = Some(Tag { term: entry.term, session });
-            self.submissions.push_back(Submission::new(request, mirror, tag));
+            let sent = Some(entry.sent_in(session));
+            self.submissions.push_back(Submission::new(request, mirror, sent));
         }
         if here {
             let id = self.copies.slots.id(slot, READ_HERE);

@@ -1,15 +1,16 @@
 //! The steps of an operation on a mirror, from its submission to its end.
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
-use nearflash_request::Outcome;
+use nearflash_device::{
+    Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId,
+};
+use nearflash_request::{Outcome, SentIn};
 use nearflash_units::{ByteOffset, Nanos, index};
 
-use super::replica::Tag;
 use super::{
     Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, REPLICA_TIMEOUT,
     RETRY_PERIOD, SLOW_PERIOD, Submission,
 };
-use crate::job::{Job, Next, Part, Stage, is_unreached};
+use crate::job::{Job, Next, Part, Stage, is_unreached, told};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
 use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
@@ -48,15 +49,15 @@ impl Mirrors {
         match entry.role {
             Role::Primary => self.begin_at_primary(slot),
             // The node that has forwarded it asks again, or asks the next primary.
-            Role::Secondary | Role::Elsewhere | Role::Nobody if job.origin.is_forwarded => {
+            Role::Secondary | Role::Elsewhere | Role::Nobody if job.is_forwarded() => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Role::Nobody => self.wait(),
             Role::Secondary | Role::Elsewhere => match entry.primary {
                 Some(device) => {
-                    let tag = Tag { term: entry.term, session: 0 };
-                    let request = DeviceRequest { device, ..job.request };
-                    self.pass(slot, request, Some(tag));
+                    let (sent, request) =
+                        (entry.sent_in(0), DeviceRequest { device, ..job.request });
+                    self.pass(slot, request, sent);
                 }
                 None => self.wait(),
             },
@@ -95,14 +96,14 @@ impl Mirrors {
         self.submissions.push_back(Submission::new(request, job.mirror, None));
     }
 
-    fn pass(&mut self, slot: usize, request: DeviceRequest, tag: Option<Tag>) {
+    fn pass(&mut self, slot: usize, request: DeviceRequest, sent: SentIn) {
         self.jobs[slot].stage = Stage::Passing(request.device);
         self.note_start(slot);
         let id = self.slots.id(slot, LOCAL);
-        let Job { mirror, origin, .. } = self.jobs[slot];
+        let Job { mirror, cause, .. } = self.jobs[slot];
         let request = DeviceRequest { id, ..request };
-        let submission = Submission::new(request, mirror, tag);
-        self.submissions.push_back(Submission { origin: Some(origin), ..submission });
+        let cause = Cause { sent_in: Some(sent), ..cause };
+        self.submissions.push_back(Submission { request, mirror, cause, digests: None });
     }
 
     /// Another node has answered. An operation that it has not done, or that changes no data, is begun
@@ -262,7 +263,7 @@ impl Mirrors {
         if !job.changes_data() {
             return job.since.plus(HOLD) < self.now;
         }
-        let until = job.since.plus(REDRIVE).min(job.origin.begin_by);
+        let until = job.since.plus(REDRIVE).min(job.cause.begin_by);
         until < self.now && !self.is(Mutant::OldWrite)
     }
 
@@ -310,9 +311,8 @@ impl Mirrors {
         } else {
             job.remote = Part::UnderWay;
             let remote = entry.remote.expect("the caller has seen it");
-            let tag = Tag { term: entry.term, session: remote.session };
             let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
-            Submission::new(request, job.mirror, Some(tag))
+            Submission::new(request, job.mirror, Some(entry.sent_in(remote.session)))
         };
         self.submissions.push_back(submission);
     }
@@ -407,7 +407,7 @@ impl Mirrors {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Held => self.begin(slot),
-            Stage::Locking if job.origin.is_forwarded && self.is_stopped(job.mirror) => {
+            Stage::Locking if job.is_forwarded() && self.is_stopped(job.mirror) => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Locking => self.wait(),
@@ -443,7 +443,8 @@ impl Mirrors {
     /// Ends a job.
     pub(super) fn end(&mut self, slot: usize, result: DeviceResult) {
         self.note_answer(&self.jobs[slot], result);
-        self.ended.push_back((self.jobs[slot].request.id, result));
+        let DeviceRequest { id, operation, .. } = self.jobs[slot].request;
+        self.ended.push_back((id, told(operation, result)));
         if self.jobs[slot].stage == Stage::Locking && self.jobs[slot].ticket.is_none() {
             self.jobs[slot].stage = Stage::GivenUp;
             return;

@@ -81,7 +81,7 @@ impl Mirrors {
         let is_done_here = matches!(job.stage, Stage::Writing | Stage::Passing(_));
         let Some(health) = self.health(job.mirror).filter(|_| result.is_done()) else { return };
         match job.request.operation {
-            _ if job.origin.is_forwarded => {}
+            _ if job.is_forwarded() => {}
             Op::Flush => health.note_flushed(job.covered),
             Op::Write { durable: false, .. } | Op::WriteZeroes { .. } | Op::Deallocate
                 if is_done_here =>

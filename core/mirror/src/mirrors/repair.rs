@@ -17,7 +17,6 @@
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_units::ByteOffset;
 
-use super::replica::Tag;
 use super::{LOCAL, Mirrors, REMOTE, REPLICA_TIMEOUT, Submission};
 use crate::job::{Job, Part, Stage, is_unreached};
 use crate::mutant::Mutant;
@@ -72,8 +71,8 @@ impl Mirrors {
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         let id = self.slots.id(slot, REMOTE);
         let request = DeviceRequest { id, device: remote.device, ..request };
-        let tag = Tag { term: entry.term, session: remote.session };
-        self.submissions.push_back(Submission::new(request, mirror, Some(tag)));
+        let sent = entry.sent_in(remote.session);
+        self.submissions.push_back(Submission::new(request, mirror, Some(sent)));
     }
 
     /// Writes the bytes of the other replica back.

@@ -8,41 +8,13 @@
 //! the replica is out of sync.
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_request::SentIn;
+use nearflash_units::ByteOffset;
 
 use super::{APPLY, Mirrors, Submission};
-use crate::job::Job;
+use crate::job::{Job, told};
 use crate::mutant::Mutant;
 use crate::table::{MirrorEntry, MirrorId, Role, Term};
-
-/// The term and session that an operation on the replica of another node carries, next to its range.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tag {
-    /// The term in which it was sent.
-    pub term: Term,
-    /// The session of the replica.
-    pub session: u32,
-}
-
-/// An operation that the primary of a mirror sends to a replica. Its payload is whole.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ReplicaRequest {
-    /// The number by which the caller knows it.
-    pub token: u64,
-    /// The mirror.
-    pub mirror: MirrorId,
-    /// Its term and session.
-    pub tag: Tag,
-    /// A write, a write of zeroes or a flush; or a read, by which the primary compares, or repairs its own
-    /// replica.
-    pub operation: DeviceOperation,
-    /// It is a read for the digests of the blocks, and not for their bytes.
-    pub is_digest: bool,
-    /// The first byte, from the start of the mirror.
-    pub offset: ByteOffset,
-    /// The length.
-    pub len: ByteLen,
-}
 
 /// The reason for which a replica does not accept an operation. It has not taken effect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -70,7 +42,8 @@ pub enum Refusal {
 /// An operation that was accepted and is under way at the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted {
-    token: u64,
+    /// The caller's number for it.
+    id: OperationId,
     mirror: MirrorId,
     /// At the device.
     request: DeviceRequest,
@@ -86,20 +59,26 @@ impl Accepted {
 }
 
 impl Mirrors {
-    /// Accepts an operation of the primary: the caller says RECEIVED at once, and DONE when
-    /// [`Self::poll_replica`] gives the result.
+    /// Accepts an operation of the primary, whose payload is whole: a write, a write of zeroes or a flush; or a
+    /// read, by which the primary compares, or repairs its own replica. The caller says RECEIVED at once, and
+    /// DONE when [`Self::poll_ended`] gives the result.
     ///
     /// # Errors
     /// When it is not accepted. Nothing was done.
-    pub fn accept(&mut self, request: ReplicaRequest) -> Result<(), Refusal> {
-        let entry = self.entry(request.mirror).copied();
+    pub fn accept(
+        &mut self,
+        mirror: MirrorId,
+        request: DeviceRequest,
+        sent: SentIn,
+    ) -> Result<(), Refusal> {
+        let entry = self.entry(mirror).copied();
         let (entry, local) = entry.and_then(|e| Some((e, e.local?))).ok_or(Refusal::NoReplica)?;
-        self.check(&request, &entry)?;
-        let ReplicaRequest { token, mirror, operation, offset, len, is_digest, .. } = request;
+        self.check(&request, sent, &entry)?;
+        let DeviceRequest { operation, offset, len, .. } = request;
         let is_noted = match operation {
             // The primary writes these bytes to its own replica, which may lose its power meanwhile.
-            DeviceOperation::Read { .. } => !is_digest && !self.is(Mutant::RepairUnnoted),
-            _ => crate::job::changes_data(operation) && !self.is(Mutant::AcceptedUnnoted),
+            DeviceOperation::Read { .. } => !sent.is_digest && !self.is(Mutant::RepairUnnoted),
+            _ => operation.changes_data() && !self.is(Mutant::AcceptedUnnoted),
         };
         if is_noted {
             self.note_written(mirror, offset, len);
@@ -107,22 +86,28 @@ impl Mirrors {
         let slot = self.accepted.vacant_key();
         let id = self.applying.id(slot, APPLY);
         let offset = ByteOffset(local.start.0 + offset.0);
-        let request = DeviceRequest { id, device: local.device, operation, offset, len };
-        self.accepted.insert(Accepted { token, mirror, request, failed: None });
+        let at_device = DeviceRequest { id, device: local.device, offset, ..request };
+        let (id, request) = (request.id, at_device);
+        self.accepted.insert(Accepted { id, mirror, request, failed: None });
         self.submissions.push_back(Submission::new(request, mirror, None));
         Ok(())
     }
 
-    fn check(&self, request: &ReplicaRequest, entry: &MirrorEntry) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        request: &DeviceRequest,
+        sent: SentIn,
+        entry: &MirrorEntry,
+    ) -> Result<(), Refusal> {
         use DeviceOperation as Op;
-        let ReplicaRequest { tag, operation, offset, len, .. } = *request;
-        if tag.term != entry.term && !self.is(Mutant::TermIgnored) {
+        let DeviceRequest { operation, offset, len, .. } = *request;
+        if Term(sent.term) != entry.term && !self.is(Mutant::TermIgnored) {
             return Err(Refusal::StaleTerm(entry.term));
         }
         if entry.role != Role::Secondary && !self.is(Mutant::TermIgnored) {
             return Err(Refusal::NotSecondary);
         }
-        if tag.session != entry.session && !self.is(Mutant::NoSession) {
+        if sent.session != entry.session && !self.is(Mutant::NoSession) {
             return Err(Refusal::StaleSession(entry.session));
         }
         match operation {
@@ -131,11 +116,6 @@ impl Mirrors {
             _ if entry.holds(offset, len) => Ok(()),
             _ => Err(Refusal::OutOfRange),
         }
-    }
-
-    /// The next accepted operation that has ended, by its token.
-    pub fn poll_replica(&mut self) -> Option<(u64, DeviceResult)> {
-        self.applied.pop_front()
     }
 
     /// Whether everything that this core accepted for the mirror has reached its device, and no write of
@@ -201,7 +181,7 @@ impl Mirrors {
 
     fn give_result(&mut self, slot: usize, result: DeviceResult) {
         self.applying.end(slot);
-        let accepted = self.accepted.remove(slot);
-        self.applied.push_back((accepted.token, result));
+        let Accepted { id, request, .. } = self.accepted.remove(slot);
+        self.ended.push_back((id, told(request.operation, result)));
     }
 }

@@ -7,12 +7,12 @@ mod lost;
 mod repair;
 
 use nearflash_device::{DeviceId, DeviceOperation, MirrorKey};
-use nearflash_request::{BufferId, Outcome};
+use nearflash_request::{BufferId, Outcome, SentIn};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use super::*;
-use crate::{Local, MirrorEntry, OPERATIONS, Refusal, Remote, ReplicaRequest};
+use crate::{Local, MirrorEntry, OPERATIONS, Refusal, Remote};
 
 const FIRST: DeviceId = DeviceId(1000);
 const LOCAL_DEVICE: DeviceId = DeviceId(3);
@@ -21,6 +21,7 @@ const PRIMARY_FACE: DeviceId = DeviceId(200);
 const START: u64 = 1 << 24;
 const LEN: u64 = 1 << 20;
 const TERM: Term = Term(5);
+const SENT: SentIn = SentIn { term: TERM.0, session: 9, is_digest: false };
 
 fn entry(role: Role) -> MirrorEntry {
     let local = Local { device: LOCAL_DEVICE, start: ByteOffset(START), volatile_cache: true };
@@ -79,13 +80,13 @@ fn a_write_is_sent_then_written_when_it_is_received_and_answered_when_both_have_
     mirrors.submit(MirrorId(0), request(0, write()));
     let remote = submitted(&mut mirrors);
     assert_eq!((remote.request.device, remote.request.offset), (REPLICA_FACE, ByteOffset(4096)));
-    assert_eq!(remote.tag, Some(Tag { term: TERM, session: 9 }));
+    assert_eq!(remote.cause.sent_in, Some(SENT));
     assert_eq!(mirrors.poll_device(), None);
     mirrors.handle_received(remote.request.id);
     let local = submitted(&mut mirrors);
     let place = ByteOffset(START + 4096);
     assert_eq!(
-        (local.request.device, local.request.offset, local.tag),
+        (local.request.device, local.request.offset, local.cause.sent_in),
         (LOCAL_DEVICE, place, None)
     );
     mirrors.handle_device(local.request.id, DeviceResult::Done);
@@ -251,7 +252,7 @@ fn reads_are_local_at_the_primary_and_all_else_goes_there_in_one_hop() {
     let mut primary = mirrors(entry(Role::Primary));
     primary.submit(MirrorId(0), request(0, read()));
     let local = submitted(&mut primary);
-    assert_eq!((local.request.device, local.tag), (LOCAL_DEVICE, None));
+    assert_eq!((local.request.device, local.cause.sent_in), (LOCAL_DEVICE, None));
     for (role, operation) in [(Role::Secondary, read()), (Role::Elsewhere, write())] {
         let mut mirrors = mirrors(entry(role));
         mirrors.submit(MirrorId(0), request(0, operation));
@@ -353,21 +354,18 @@ fn without_a_primary_reads_wait_longer_than_writes() {
     assert!(mirrors.is_idle());
 }
 
+struct Asked {
+    mirror: MirrorId,
+    request: DeviceRequest,
+    sent: SentIn,
+}
+
 /// The refusal of a request that differs in one field from the request of the primary.
-fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut ReplicaRequest)) -> Option<Refusal> {
-    let (tag, offset, len) = (Tag { term: TERM, session: 9 }, ByteOffset(0), ByteLen(4096));
-    let mut request = ReplicaRequest {
-        token: 1,
-        mirror: MirrorId(0),
-        tag,
-        operation: write(),
-        offset,
-        len,
-        is_digest: false,
-    };
-    change(&mut request);
+fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut Asked)) -> Option<Refusal> {
+    let mut asked = Asked { mirror: MirrorId(0), request: request(1, write()), sent: SENT };
+    change(&mut asked);
     let mut mirrors = mirrors(entry);
-    let refusal = mirrors.accept(request).err();
+    let refusal = mirrors.accept(asked.mirror, asked.request, asked.sent).err();
     assert_eq!(refusal.is_none(), mirrors.poll_device().is_some());
     refusal
 }
@@ -376,16 +374,16 @@ fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut ReplicaRequest)) -> O
 fn a_replica_accepts_only_operations_of_its_term_and_session() {
     let secondary = entry(Role::Secondary);
     assert_eq!(refusal_of(secondary, |_| ()), None);
-    assert_eq!(refusal_of(secondary, |r| r.operation = DeviceOperation::Flush), None);
+    assert_eq!(refusal_of(secondary, |r| r.request.operation = DeviceOperation::Flush), None);
     // The primary compares what it copies.
-    assert_eq!(refusal_of(secondary, |r| r.operation = read()), None);
-    type Change = dyn Fn(&mut ReplicaRequest);
+    assert_eq!(refusal_of(secondary, |r| r.request.operation = read()), None);
+    type Change = dyn Fn(&mut Asked);
     let cases: [(&Change, Refusal); 6] = [
-        (&|r| r.tag.term = Term(4), Refusal::StaleTerm(TERM)),
-        (&|r| r.tag.term = Term(6), Refusal::StaleTerm(TERM)),
-        (&|r| r.tag.session = 8, Refusal::StaleSession(9)),
-        (&|r| r.offset = ByteOffset(LEN), Refusal::OutOfRange),
-        (&|r| r.operation = DeviceOperation::Deallocate, Refusal::Operation),
+        (&|r| r.sent.term = 4, Refusal::StaleTerm(TERM)),
+        (&|r| r.sent.term = 6, Refusal::StaleTerm(TERM)),
+        (&|r| r.sent.session = 8, Refusal::StaleSession(9)),
+        (&|r| r.request.offset = ByteOffset(LEN), Refusal::OutOfRange),
+        (&|r| r.request.operation = DeviceOperation::Deallocate, Refusal::Operation),
         (&|r| r.mirror = MirrorId(1), Refusal::NoReplica),
     ];
     for (change, refusal) in cases {
@@ -407,9 +405,9 @@ fn a_steady_load_of_writes_needs_one_device_write_on_each_replica_and_no_further
     for turn in 0..1000 {
         // The second write of each turn waits for the first one.
         (0..2).for_each(|number| mirrors.submit(MirrorId(0), request(2 * turn + number, write())));
-        while let Some(Submission { request, tag, .. }) = mirrors.poll_device() {
+        while let Some(Submission { request, cause, .. }) = mirrors.poll_device() {
             device_operations += 1;
-            if tag.is_some() {
+            if cause.sent_in.is_some() {
                 mirrors.handle_received(request.id);
             }
             mirrors.handle_device(request.id, DeviceResult::Done);

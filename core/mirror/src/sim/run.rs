@@ -605,9 +605,6 @@ impl Run {
         while self.nodes[at.0].cores[at.1].poll_repaired().is_some() {
             self.count("reads repaired");
         }
-        while let Some((token, result)) = self.nodes[at.0].cores[at.1].poll_replica() {
-            self.answer(usize::try_from(token).expect("it is an index"), result);
-        }
         while let Some(copied) = self.nodes[at.0].cores[at.1].poll_copied() {
             self.count("copies");
             *self.counts.entry("blocks compared").or_default() += copied.compared / BLOCK;

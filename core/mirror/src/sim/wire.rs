@@ -14,7 +14,7 @@ use super::run::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, MICRO, MILLI, MIRRORS, PRIMARY_FACES,
     REPLICA_FACES, Run,
 };
-use crate::{ReplicaRequest, Role, Submission};
+use crate::{Role, Submission, Term};
 
 /// The time after which a node answers without a claim.
 const SPAN: Time = 10_000 * MILLI;
@@ -242,8 +242,8 @@ impl Run {
         }
         self.sent[number].state = State::AtTarget;
         let at = (to, link.at.1 % self.nodes[to].cores.len());
-        let Submission { request, mirror, tag, digests, .. } = submission;
-        let tag = tag.expect("it is for another node");
+        let Submission { request, mirror, cause, .. } = submission;
+        let sent = cause.sent_in.expect("it is for another node");
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
         if self.nodes[to].gone.contains(&mirror.0) {
             // Its faces are withdrawn.
@@ -263,13 +263,12 @@ impl Run {
             }
             operation => operation,
         };
+        let id = OperationId { io, op: 0, generation: 0 };
+        let device = DeviceId(FIRST + mirror.0);
+        let request = DeviceRequest { id, device, operation, ..request };
         if link.is_replica {
-            let DeviceRequest { offset, len, .. } = request;
-            let token = number as u64;
-            let is_digest = digests.is_some();
-            let request = ReplicaRequest { token, mirror, tag, operation, offset, len, is_digest };
             let mut accepted = Ok(());
-            self.with_core(at, |core| accepted = core.accept(request));
+            self.with_core(at, |core| accepted = core.accept(mirror, request, sent));
             match accepted {
                 Ok(()) => self.accepted(number, to),
                 Err(_) => {
@@ -281,20 +280,16 @@ impl Run {
             return self.with_core(at, |_| {});
         }
         self.count("forwarded");
-        if self.nodes[at.0].cores[at.1].role(mirror) != Some((Role::Primary, tag.term)) {
+        if self.nodes[at.0].cores[at.1].role(mirror) != Some((Role::Primary, Term(sent.term))) {
             self.count("forwarded in vain");
             return self.answer(number, refused);
         }
-        let id = OperationId { io, op: 0, generation: 0 };
-        let device = DeviceId(FIRST + mirror.0);
-        self.with_core(at, |core| {
-            core.submit_forwarded(mirror, DeviceRequest { id, device, operation, ..request });
-        });
+        self.with_core(at, |core| core.submit_forwarded(mirror, request));
     }
 
     fn accepted(&mut self, number: usize, to: usize) {
-        let Submission { request, mirror, tag, .. } = self.sent[number].submission;
-        let term = tag.expect("it is for another node").term;
+        let Submission { request, mirror, cause, .. } = self.sent[number].submission;
+        let term = Term(cause.sent_in.expect("it is for another node").term);
         if self.is_open_later(to, mirror.0, term) {
             self.wrong(format!("{term:?} was accepted after a later one had opened"));
         }

@@ -4,7 +4,7 @@ mod connection;
 
 use std::collections::VecDeque;
 
-use nearflash_device::{DeviceOperation, DeviceResult, OperationId};
+use nearflash_device::{DeviceOperation, DeviceResult, OperationId, Owner};
 use nearflash_direct::client::{ClientEvent, ClientSession, RequestTag, VolumeHandle, VolumeInfo};
 use nearflash_direct::wire::HEADER_LEN;
 use nearflash_direct::{Receiving, Status};
@@ -133,7 +133,7 @@ impl Link {
     }
 
     /// Ends the changes of data of a connection that were not sent.
-    pub(super) fn withdraw(&mut self, owner: u64, ended: &mut Ended) {
+    pub(super) fn withdraw(&mut self, owner: Owner, ended: &mut Ended) {
         let is_meant = |pending: &Pending| pending.is_change_of(owner);
         let meant = self.waiting.iter().filter(|pending| is_meant(pending));
         ended.extend(meant.map(|pending| (pending.request.id, pending.given_up())));
@@ -431,7 +431,7 @@ impl Link {
                 continue;
             }
             let RemoteVolume { health, face, .. } = &self.config.volumes[pending.volume];
-            let (covered, sent) = (health.covered(), face.zip(pending.sent.tag));
+            let (covered, sent) = (health.covered(), face.zip(pending.cause.sent_in));
             match connection.submit((handle, sent), &mut pending, covered, world) {
                 Ok(true) => {}
                 Ok(false) => ended.push((pending.request.id, DeviceResult::Unsupported)),

@@ -1,12 +1,13 @@
 //! An operation on a volume of another node, which is sent in one request or in several.
 
-use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
+use nearflash_device::{Cause, DeviceOperation, DeviceRequest, DeviceResult, Owner};
 use nearflash_direct::client::ClientOperation;
 use nearflash_direct::wire::DIGEST_LEN_MAX;
+use nearflash_mirror::DigestKey;
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, Nanos};
 
-use super::{OnFace, READ_SPAN, WRITE_SPAN};
+use super::{READ_SPAN, WRITE_SPAN};
 
 /// The most bytes of a request without payload: the field has 32 bits, and a request has whole blocks.
 const PART_LEN_MAX: u64 = 1 << 30;
@@ -17,7 +18,9 @@ pub(crate) struct Pending {
     pub(super) request: DeviceRequest,
     /// The place of its volume among those of its node.
     pub(super) volume: usize,
-    pub(super) sent: OnFace,
+    pub(super) cause: Cause,
+    /// A read gets the digests of the blocks, with this key.
+    digests: Option<DigestKey>,
     /// When it came, or its last part was answered.
     since: Nanos,
     /// The bytes that were answered.
@@ -37,8 +40,13 @@ pub(super) struct Part {
 }
 
 impl Pending {
-    pub(super) fn new(request: DeviceRequest, volume: usize, sent: OnFace, now: Nanos) -> Self {
-        Self { request, volume, sent, since: now, done: 0, part: 0 }
+    pub(super) fn new(
+        request: DeviceRequest,
+        volume: usize,
+        (cause, digests): (Cause, Option<DigestKey>),
+        now: Nanos,
+    ) -> Self {
+        Self { request, volume, cause, digests, since: now, done: 0, part: 0 }
     }
 
     /// Whether it may be sent a second time.
@@ -51,16 +59,14 @@ impl Pending {
     pub(super) fn deadline(&self, is_connected: bool) -> Nanos {
         let waits = is_connected || self.is_repeatable();
         let until = self.since.plus(if waits { READ_SPAN } else { WRITE_SPAN });
-        match self.sent.origin {
-            // The rest of an operation that has begun follows its first part.
-            Some(origin) if !self.is_repeatable() && self.done == 0 => until.min(origin.begin_by),
-            _ => until,
-        }
+        // The rest of an operation that has begun follows its first part.
+        let may_begin = self.is_repeatable() || self.done > 0;
+        if may_begin { until } else { until.min(self.cause.begin_by) }
     }
 
     /// Whether it is a change of data that this connection has asked for.
-    pub(super) fn is_change_of(&self, owner: u64) -> bool {
-        !self.is_repeatable() && self.sent.origin.is_some_and(|origin| origin.owner == owner)
+    pub(super) fn is_change_of(&self, owner: Owner) -> bool {
+        !self.is_repeatable() && self.cause.owner == owner
     }
 
     /// Its result when it is given up without having been sent as a whole.
@@ -108,7 +114,7 @@ impl Pending {
         Some(match self.request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
                 let buffer = buffer.expect("only the null device reads without a buffer");
-                if let Some(key) = self.sent.digests {
+                if let Some(key) = self.digests {
                     let len = u32::try_from(left).unwrap_or(u32::MAX).min(DIGEST_LEN_MAX);
                     assert_eq!(u64::from(len), left, "the digests of a piece are one request");
                     let operation = ClientOperation::Digest { buffer, offset, len, key };
@@ -162,7 +168,7 @@ mod tests {
         let operation = DeviceOperation::WriteZeroes { deallocate: false };
         let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(PART_LEN_MAX + 4096));
         let request = DeviceRequest { id, device, operation, offset, len };
-        let mut pending = Pending::new(request, 0, OnFace::default(), Nanos(0));
+        let mut pending = Pending::new(request, 0, (Cause::NONE, None), Nanos(0));
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
         assert!(pending.next_part(4096, true).is_some());
         assert_eq!(pending.refused(refused), refused);

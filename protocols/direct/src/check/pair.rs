@@ -413,7 +413,7 @@ fn send_request(
         _ => &[],
     };
     let submitted = if scenario.on_replica() {
-        let sent = (Face::Replica, SentIn { term: 5, session: 9 });
+        let sent = (Face::Replica, SentIn { term: 5, session: 9, is_digest: false });
         session.submit_on_face(handle, operation, (0, payload), sent)
     } else {
         session.submit(handle, operation, payload)

@@ -77,7 +77,7 @@ impl ClientSession {
         let (tag, mut header) = self.prepare(volume, operation, 0)?;
         let answer = &mut self.posted[tag.index()].answer;
         answer.buffer_offset = crate::length(buffer_offset);
-        if let Some((face, SentIn { term, session })) = sent {
+        if let Some((face, SentIn { term, session, .. })) = sent {
             (header.epoch, header.place) = (U32::new(term), U32::new(session));
             answer.awaits_received = face == Face::Replica
                 && matches!(

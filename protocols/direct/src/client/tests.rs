@@ -412,7 +412,7 @@ fn a_write_on_the_replica_face_is_received_once_before_it_completes() {
         with(header, opcode, tag, &[])
     };
     let write = write(512);
-    let sent_in = SentIn { term: 77, session: 5 };
+    let sent_in = SentIn { term: 77, session: 5, is_digest: false };
     let mut client = ready();
     let tag = client.submit_on_face(VOLUME, &write, (0, &[]), (Face::Replica, sent_in)).unwrap();
     let head = send(&mut client);

@@ -13,9 +13,10 @@ use crate::Face;
 use crate::wire::{AnswerHeader, RequestHeader, Status};
 
 /// When a request on a face was sent.
-pub(super) fn sent_in(face: Face, header: &RequestHeader) -> SentIn {
+pub(super) fn sent_in(face: Face, header: &RequestHeader, kind: Kind) -> SentIn {
     let session = if face == Face::Replica { header.place.get() } else { 0 };
-    SentIn { term: header.epoch.get(), session }
+    let is_digest = matches!(kind, Kind::Digest { .. });
+    SentIn { term: header.epoch.get(), session, is_digest }
 }
 
 impl TargetSession {
@@ -23,12 +24,6 @@ impl TargetSession {
     #[inline]
     pub const fn face(&self) -> Option<Face> {
         self.face
-    }
-
-    /// Whether the request asks for digests.
-    pub fn is_digest(&self, tag: Tag) -> bool {
-        let (number, _) = parts_of(tag);
-        matches!(self.slots[number].kind, Kind::Digest { .. })
     }
 
     /// The replica has accepted the request, or one segment of it: it will be applied. With the last one,

@@ -187,7 +187,7 @@ impl TargetSession {
         slot.runs = runs;
         slot.place = header.place.get();
         slot.pending = segments;
-        slot.sent_in = face.map(|face| sent_in(face, header));
+        slot.sent_in = face.map(|face| sent_in(face, header, kind));
         slot.unaccepted = if face == Some(Face::Replica) && kind.is_told() { segments } else { 0 };
         Ok(segments)
     }

@@ -68,7 +68,7 @@ impl Core {
         self.engine.submit(asker, request, &mut self.pool);
         self.engine.resume(&mut self.pool);
         self.engine.set_now(Nanos::from_micros(until));
-        while let Some(request) = self.engine.poll_device() {
+        while let Some((request, _)) = self.engine.poll_device() {
             self.engine.handle_device(request.id, DeviceResult::Done, &mut self.pool);
         }
         self.engine.resume(&mut self.pool);

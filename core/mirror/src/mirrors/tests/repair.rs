@@ -18,7 +18,7 @@ fn failed() -> (Mirrors, DeviceRequest) {
     let local = submitted(&mut mirrors).request.id;
     mirrors.handle_device(local, FAILED);
     let there = submitted(&mut mirrors);
-    assert_eq!(there.tag, Some(Tag { term: TERM, session: 9 }));
+    assert_eq!(there.cause.sent_in, Some(SENT));
     assert_eq!((there.digests, mirrors.poll_failure()), (None, None));
     (mirrors, there.request)
 }
@@ -54,11 +54,8 @@ fn a_range_that_cannot_be_read_is_read_from_the_other_replica_and_written_back()
 fn a_replica_notes_what_the_primary_repairs_and_not_what_it_compares() {
     for is_digest in [false, true] {
         let mut mirrors = mirrors(entry(Role::Secondary));
-        let tag = Tag { term: TERM, session: 9 };
-        let (mirror, offset, len) = (MirrorId(0), ByteOffset(4096), ByteLen(4096));
-        let operation = read();
-        let request = ReplicaRequest { token: 1, mirror, tag, operation, offset, len, is_digest };
-        mirrors.accept(request).unwrap();
+        let (mirror, sent) = (MirrorId(0), SentIn { is_digest, ..SENT });
+        mirrors.accept(mirror, request(1, read()), sent).unwrap();
         let noted = mirrors.written(mirror).next(0, ByteLen(8192));
         assert_eq!(noted.is_some(), !is_digest);
     }

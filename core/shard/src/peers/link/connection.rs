@@ -2,7 +2,6 @@
 
 use nearflash_direct::client::{ClientSession, RequestTag, SubmitError, VolumeHandle};
 use nearflash_direct::{Face, Receiving};
-use nearflash_mirror::Tag;
 use nearflash_request::SentIn;
 use nearflash_session::RequestingEnd;
 use nearflash_units::{Nanos, index};
@@ -97,7 +96,7 @@ impl Connection {
     /// Sends the next part of an operation; `false` if the protocol does not have the operation.
     pub(super) fn submit<W: World>(
         &mut self,
-        (handle, sent): (VolumeHandle, Option<(Face, Tag)>),
+        (handle, sent): (VolumeHandle, Option<(Face, SentIn)>),
         pending: &mut Pending,
         covered: u64,
         world: &mut W,
@@ -115,10 +114,9 @@ impl Connection {
         let session = &mut self.session;
         let RequestTag(tag) = match sent {
             None => session.submit_at(handle, &operation, buffer_offset, bytes)?,
-            Some((face, Tag { term, session: number })) => {
-                let sent_in = SentIn { term: term.0, session: number };
+            Some(sent) => {
                 let data = (buffer_offset, bytes);
-                session.submit_on_face(handle, &operation, data, (face, sent_in))?
+                session.submit_on_face(handle, &operation, data, sent)?
             }
         };
         self.posted[index(tag)] = Some((*pending, covered));

@@ -47,7 +47,11 @@ fn a_request_on_a_face_carries_its_term_and_session_to_the_engine() {
         }
         hand_out(&mut bench, &sent(Opcode::WRITE, 3, (1000, 9), &[7; 512]));
         let sent_in: Vec<_> = bench.requests.iter().map(|request| request.sent_in).collect();
-        assert_eq!(sent_in, [Some(SentIn { term: 1000, session }); 4], "whatever the epoch is");
+        assert_eq!(
+            sent_in,
+            [Some(SentIn { term: 1000, session, is_digest: false }); 4],
+            "whatever the epoch is"
+        );
     }
 }
 
@@ -179,7 +183,7 @@ fn a_digest_of_a_replica_is_answered_with_the_digests_of_its_blocks() {
     for (start, len) in [(0, 12288), (SEGMENT_LEN_MAX - 4096, 8192), (65536, DIGEST_LEN_MAX)] {
         hand_out(&mut bench, &digest_of(4, start.into(), len, Digests::NONE));
         let sent_in = bench.requests[0].sent_in;
-        assert_eq!(sent_in, Some(SentIn { term: 5, session: 9 }));
+        assert_eq!(sent_in, Some(SentIn { term: 5, session: 9, is_digest: true }));
         assert_eq!(bench.requests.len(), 1);
         bench.settle();
         let (answer, payload) = bench.answer();
