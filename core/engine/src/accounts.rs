@@ -14,9 +14,9 @@ use nearflash_request::{BufferId, VolumeId};
 use nearflash_units::ByteLen;
 use slab::Slab;
 
-use crate::meters::MeterId;
 use crate::need::Need;
 use crate::pool::{Pool, Reserve};
+use crate::stamp::MeterId;
 
 /// Names the account of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -11,22 +11,41 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use nearflash_device::{Cause, DeviceProperties};
-use nearflash_layout::{BlockIo, IoKind, IoResult};
-use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, VolumeId};
+use nearflash_layout::{BlockIo, IoKind};
+use nearflash_request::{BlockRange, BufferId, Operation, Request, VolumeId};
 use nearflash_space::VolumeTable;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, index};
 
-use crate::engine::Engine;
-use crate::fence::Fenced;
-use crate::job::{Job, Stage};
+use crate::need::Spare;
 use crate::pool::Pool;
 
-/// The number of volume blocks in one device block, as a power of two, by volume number.
-#[derive(Debug, Default)]
-pub(crate) struct Units(Box<[u8]>);
+/// Which volumes leave edges, and the buffers for them.
+#[derive(Debug)]
+pub(crate) struct Edges {
+    /// The number of volume blocks in one device block, as a power of two, by volume number.
+    shifts: Box<[u8]>,
+    /// The length of a buffer, and a spare one; `None` if no device of the node needs one.
+    buffers: Option<(ByteLen, Spare)>,
+}
 
-impl Units {
-    pub(crate) fn new(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Self {
+impl Edges {
+    /// Takes one short buffer of the pool if a device has large blocks.
+    pub(crate) fn new(
+        volumes: &VolumeTable,
+        devices: &[DeviceProperties],
+        pool: &mut Pool,
+    ) -> Self {
+        let largest = devices.iter().map(|device| device.block_size).max();
+        let largest = largest.filter(|largest| *largest > BlockSize::B512);
+        let len = largest.map(|largest| ByteLen(2 * u64::from(largest.bytes())));
+        let buffers = len.map(|len| (len, Spare::new(len, pool)));
+        let mut edges = Self { shifts: Box::default(), buffers };
+        edges.set(volumes, devices);
+        edges
+    }
+
+    /// The volumes or the devices have changed.
+    pub(crate) fn set(&mut self, volumes: &VolumeTable, devices: &[DeviceProperties]) {
         let mut shifts = Vec::new();
         for (id, entry) in volumes.iter() {
             let of = |device: nearflash_device::DeviceId| devices.get(index(device.0));
@@ -34,19 +53,72 @@ impl Units {
             shifts.resize(index(id.0), 0);
             shifts.push(largest.unwrap_or(0).saturating_sub(entry.block_size.shift()));
         }
-        Self(shifts.into_boxed_slice())
+        self.shifts = shifts.into_boxed_slice();
     }
 
     #[inline]
-    fn of(&self, volume: VolumeId) -> u8 {
-        self.0.get(index(volume.0)).copied().unwrap_or(0)
+    pub(crate) fn shift(&self, volume: VolumeId) -> u8 {
+        self.shifts.get(index(volume.0)).copied().unwrap_or(0)
+    }
+
+    /// Every device block in which the ranges have blocks, and those between them.
+    pub(crate) fn covers(&self, volume: VolumeId, ranges: &[BlockRange]) -> BlockRange {
+        let unit = 1_u64 << self.shift(volume);
+        let start = ranges.iter().map(|range| range.start.0).min().unwrap_or(0);
+        let end = ranges.iter().map(|range| range.start.0 + range.count.0).max().unwrap_or(0);
+        let (start, end) = (start & !(unit - 1), end.next_multiple_of(unit));
+        BlockRange { start: Lba(start), count: Blocks(end - start) }
+    }
+
+    /// Whether any of the ranges has a part of a block of the device.
+    pub(crate) fn cut(&self, volume: VolumeId, ranges: &[BlockRange]) -> bool {
+        let shift = self.shift(volume);
+        shift > 0 && ranges.iter().any(|range| !Cut::new(*range, shift).is_whole())
+    }
+
+    /// Whether some IO of a request may be over a part of a block of a device.
+    #[inline]
+    pub(crate) fn may_have(&self, request: &Request) -> bool {
+        if self.buffers.is_none() {
+            return false;
+        }
+        let shift = self.shift(request.volume);
+        let is_cut = |range: &BlockRange, shift: u8| !is_aligned(range, shift);
+        match &request.operation {
+            Operation::Flush | Operation::Allocation | Operation::Admit(_) => false,
+            // The kept parts of its first and last blocks are read separately.
+            Operation::WriteBytes { .. } => shift > 0,
+            Operation::Deallocate { ranges, zeroes } => {
+                *zeroes && ranges.iter().any(|range| is_cut(range, shift))
+            }
+            Operation::Copy { source, from } => {
+                is_cut(&request.range, shift) || is_cut(from, self.shift(*source))
+            }
+            _ => is_cut(&request.range, shift),
+        }
+    }
+
+    pub(crate) fn take(&mut self, pool: &mut Pool) -> Option<BufferId> {
+        let buffers = self.buffers.as_mut();
+        let (len, spare) = buffers.expect("only devices with large blocks leave edges");
+        spare.take(*len, pool)
+    }
+
+    pub(crate) fn give_back(&mut self, buffer: BufferId, pool: &mut Pool) {
+        let buffers = self.buffers.as_mut();
+        let (_, spare) = buffers.expect("only devices with large blocks leave edges");
+        spare.give_back(buffer, pool);
     }
 }
 
-/// The length of a buffer for the edges of a range, if any device needs one.
-pub(crate) fn edges_len(devices: &[DeviceProperties]) -> Option<ByteLen> {
-    let largest = devices.iter().map(|device| device.block_size).max()?;
-    (largest > BlockSize::B512).then(|| ByteLen(2 * u64::from(largest.bytes())))
+/// The IO for the whole blocks of a discard's ranges, if there are any.
+pub(crate) fn without_edges(io: BlockIo, shift: u8) -> Option<BlockIo> {
+    let ranges = std::iter::once(&io.range).chain(&io.more);
+    let bodies = ranges.map(|range| Cut::new(*range, shift).body);
+    let mut bodies = bodies.filter(|body| body.count.0 > 0);
+    let range = bodies.next()?;
+    let more = bodies.collect();
+    Some(BlockIo { range, more, ..io })
 }
 
 /// A part of a block of the device.
@@ -125,196 +197,88 @@ pub(crate) struct Parts {
     edges: BufferId,
 }
 
-impl Engine {
-    /// The blocks of a job's fence: every device block that it changes, in part or whole.
-    pub(crate) fn covers(&self, job: &Job) -> Fenced {
-        let shift = self.units.of(job.volume);
-        let Fenced { volume, range } = match &job.operation {
-            Operation::Deallocate { ranges, .. } => {
-                Fenced { volume: job.volume, range: hull(ranges) }
-            }
-            _ => job.covers(),
-        };
-        let unit = 1_u64 << shift;
-        let start = range.start.0 >> shift << shift;
-        let end = (range.start.0 + range.count.0).next_multiple_of(unit);
-        Fenced { volume, range: BlockRange { start: Lba(start), count: Blocks(end - start) } }
+impl Parts {
+    /// An IO whose blocks are parts of blocks of the device, with a buffer for these.
+    pub(crate) fn new(io: BlockIo, edges: BufferId, shift: u8) -> Self {
+        let (rest, range, phase) =
+            (io.more.iter().copied().collect(), io.range, Phase::ReadingEdges);
+        Self { io, rest, range, cut: Cut::new(range, shift), phase, at: 0, edges }
     }
 
-    /// Whether a job writes a part of a block of the device.
-    #[inline]
-    pub(crate) fn writes_edges(&self, job: &Job) -> bool {
-        let shift = self.units.of(job.volume);
-        if shift == 0 || !job.writes() {
-            return false;
-        }
-        let has_edges = |range: &BlockRange| !Cut::new(*range, shift).is_whole();
-        match &job.operation {
-            Operation::Deallocate { ranges, zeroes } => *zeroes && ranges.iter().any(has_edges),
-            _ => has_edges(&job.range),
-        }
+    /// The volume of the IO.
+    pub(crate) fn volume(&self) -> VolumeId {
+        self.io.volume
     }
 
-    #[inline]
-    pub(crate) fn start(&mut self, index: usize, stage: Stage, io: BlockIo, pool: &mut Pool) {
-        self.jobs[index].stage = stage;
-        let shift = self.units.of(io.volume);
-        if shift == 0 || is_whole(&io, shift) {
-            return self.submit_io(index, io, pool);
-        }
-        if io.kind == IoKind::Discard {
-            return self.discard_bodies(index, io, shift, pool);
-        }
-        self.start_parts(index, io, pool);
-    }
-
-    fn submit_io(&mut self, index: usize, io: BlockIo, pool: &mut Pool) {
-        if let Some(result) = self.layout.submit(io) {
-            self.end_io(index, result, pool);
-        }
-    }
-
-    fn discard_bodies(&mut self, index: usize, io: BlockIo, shift: u8, pool: &mut Pool) {
-        let ranges = std::iter::once(&io.range).chain(&io.more);
-        let bodies = ranges.map(|range| Cut::new(*range, shift).body);
-        let mut bodies = bodies.filter(|body| body.count.0 > 0);
-        match bodies.next() {
-            None => self.end_io(index, IoResult::Done, pool),
-            Some(range) => {
-                let more = bodies.collect();
-                self.submit_io(index, BlockIo { range, more, ..io }, pool);
-            }
-        }
-    }
-
-    fn start_parts(&mut self, index: usize, io: BlockIo, pool: &mut Pool) {
-        let Some(edges) = self.jobs[index].edges else {
-            // The volume's layout has changed since the request was admitted.
-            return self.end(index, Outcome::VolumeGone, pool);
-        };
-        let rest = io.more.iter().copied().collect();
-        let (range, phase) = (io.range, Phase::ReadingEdges);
-        let cut = Cut::new(range, self.units.of(io.volume));
-        let parts = Parts { io, rest, range, cut, phase, at: 0, edges };
-        self.jobs[index].parts = Some(Box::new(parts));
-        self.begin_phase(index, pool);
-    }
-
-    /// Whether some IO of a request may be over a part of a block of a device.
-    #[inline]
-    pub(crate) fn may_have_edges(&self, request: &Request) -> bool {
-        if self.edges_len.is_none() {
-            return false;
-        }
-        let shift = self.units.of(request.volume);
-        let is_cut = |range: &BlockRange, shift: u8| !is_aligned(range, shift);
-        match &request.operation {
-            Operation::Flush | Operation::Allocation | Operation::Admit(_) => false,
-            // The kept parts of its first and last blocks are read separately.
-            Operation::WriteBytes { .. } => shift > 0,
-            Operation::Deallocate { ranges, zeroes } => {
-                *zeroes && ranges.iter().any(|range| is_cut(range, shift))
-            }
-            Operation::Copy { source, from } => {
-                is_cut(&request.range, shift) || is_cut(from, self.units.of(*source))
-            }
-            _ => is_cut(&request.range, shift),
-        }
-    }
-
-    pub(crate) fn take_edges(&mut self, pool: &mut Pool) -> Option<BufferId> {
-        let len = self.edges_len.expect("only devices with large blocks leave edges");
-        let leaves_enough = pool.would_leave(Pool::FRONT_LEN, len);
-        let taken = if leaves_enough { pool.take(len) } else { None };
-        taken.or_else(|| self.edges_reserve.take())
-    }
-
-    pub(crate) fn give_back_edges(&mut self, edges: BufferId, pool: &mut Pool) {
-        if self.edges_reserve.is_none() {
-            self.edges_reserve = Some(edges);
-        } else {
-            pool.give_back(edges);
-        }
-    }
-
-    /// Starts the IO of the phase, if there is any.
-    fn begin_phase(&mut self, index: usize, pool: &mut Pool) {
-        let parts = self.jobs[index].parts.as_deref().expect("an IO that is done in parts");
-        let mut blocks = parts.cut.edges.iter().flatten().map(|edge| edge.block);
-        let (kind, range, more) = match (parts.phase, parts.io.kind) {
-            (Phase::Body, kind) => (kind, Some(parts.cut.body), Box::default()),
+    /// The IO of the phase, if it has any blocks. The block size is the volume's, if it still exists.
+    pub(crate) fn io(&self, block_size: Option<BlockSize>) -> Option<BlockIo> {
+        let mut blocks = self.cut.edges.iter().flatten().map(|edge| edge.block);
+        let (kind, range, more) = match (self.phase, self.io.kind) {
+            (Phase::Body, kind) => (kind, Some(self.cut.body), Box::default()),
             (Phase::ReadingEdges, _) => {
-                let kind = IoKind::Read { buffer: Some(parts.edges) };
+                let kind = IoKind::Read { buffer: Some(self.edges) };
                 (kind, blocks.next(), blocks.collect())
             }
             (Phase::WritingEdges, kind) => {
                 let durable = matches!(kind, IoKind::Write { durable: true, .. });
-                let kind = IoKind::Write { buffer: parts.edges, durable };
+                let kind = IoKind::Write { buffer: self.edges, durable };
                 (kind, blocks.next(), blocks.collect())
             }
         };
-        let Some(range) = range.filter(|range| range.count.0 > 0) else {
-            return self.end_phase(index, pool);
-        };
-        let buffer_offset = match parts.phase {
-            Phase::Body => self.len_of_blocks(&parts.io, parts.at + parts.cut.body_at),
+        let range = range.filter(|range| range.count.0 > 0)?;
+        let buffer_offset = match self.phase {
+            Phase::Body => len_of(block_size, self.at + self.cut.body_at),
             Phase::ReadingEdges | Phase::WritingEdges => ByteLen(0),
         };
-        let BlockIo { id, volume, cause, .. } = parts.io;
+        let BlockIo { id, volume, cause, .. } = self.io;
         let cause = Cause { is_whole: false, ..cause };
-        let io = BlockIo { id, volume, range, more, kind, buffer_offset, cause };
-        self.submit_io(index, io, pool);
+        Some(BlockIo { id, volume, range, more, kind, buffer_offset, cause })
     }
 
-    /// A part of a job's IO has ended.
-    pub(crate) fn end_phase(&mut self, index: usize, pool: &mut Pool) {
-        let Some(parts) = self.jobs[index].parts.as_deref() else { return };
-        if parts.phase == Phase::ReadingEdges {
-            self.move_edges(parts, pool);
-        }
-        let is_read = matches!(parts.io.kind, IoKind::Read { .. });
-        let parts = self.jobs[index].parts.as_deref_mut().expect("it was there above");
-        parts.phase = match parts.phase {
-            Phase::ReadingEdges => Phase::Body,
+    /// Ends a phase, and begins the next one. Returns `false` if it was the last one.
+    pub(crate) fn end_phase(
+        &mut self,
+        block_size: Option<BlockSize>,
+        shift: u8,
+        pool: &mut Pool,
+    ) -> bool {
+        let is_read = matches!(self.io.kind, IoKind::Read { .. });
+        self.phase = match self.phase {
+            Phase::ReadingEdges => {
+                self.move_edges(block_size, pool);
+                Phase::Body
+            }
             Phase::Body if !is_read => Phase::WritingEdges,
             Phase::Body | Phase::WritingEdges => {
-                parts.at += parts.range.count.0;
-                let Some(range) = parts.rest.pop_front() else {
-                    return self.end_parts(index, pool);
-                };
-                parts.range = range;
-                parts.cut = Cut::new(range, self.units.of(parts.io.volume));
+                self.at += self.range.count.0;
+                let Some(range) = self.rest.pop_front() else { return false };
+                (self.range, self.cut) = (range, Cut::new(range, shift));
                 Phase::ReadingEdges
             }
         };
-        self.begin_phase(index, pool);
-    }
-
-    fn end_parts(&mut self, index: usize, pool: &mut Pool) {
-        self.jobs[index].parts = None;
-        self.end_io(index, IoResult::Done, pool);
+        true
     }
 
     /// Edges have been read: copies them to the buffer of a read, or from the buffer of a write.
-    fn move_edges(&self, parts: &Parts, pool: &mut Pool) {
-        let bytes = |blocks: u64| self.len_of_blocks(&parts.io, blocks).to_usize();
+    fn move_edges(&self, block_size: Option<BlockSize>, pool: &mut Pool) {
+        let bytes = |blocks: u64| len_of(block_size, blocks).to_usize();
         let mut before = 0;
-        for edge in parts.cut.edges.iter().flatten() {
+        for edge in self.cut.edges.iter().flatten() {
             let start = before + bytes(edge.skip);
             let inner = start..start + bytes(edge.count);
-            let start = bytes(parts.at + edge.at);
+            let start = bytes(self.at + edge.at);
             let outer = start..start + bytes(edge.count);
             before += bytes(edge.block.count.0);
-            match parts.io.kind {
+            match self.io.kind {
                 IoKind::Read { buffer: Some(buffer) } => {
-                    let (read, edges) = pool.pair_mut(buffer, parts.edges);
+                    let (read, edges) = pool.pair_mut(buffer, self.edges);
                     read[outer].copy_from_slice(&edges[inner]);
                 }
                 IoKind::Write { buffer, .. } => {
-                    let (edges, written) = pool.pair_mut(parts.edges, buffer);
+                    let (edges, written) = pool.pair_mut(self.edges, buffer);
                     edges[inner].copy_from_slice(&written[outer]);
                 }
-                IoKind::Zero { .. } => pool.bytes_mut(parts.edges)[inner].fill(0),
+                IoKind::Zero { .. } => pool.bytes_mut(self.edges)[inner].fill(0),
                 // A volume of another node has no edges.
                 IoKind::WritePart { .. }
                 | IoKind::Read { buffer: None }
@@ -324,16 +288,16 @@ impl Engine {
             }
         }
     }
-
-    /// Zero once the volume is gone.
-    fn len_of_blocks(&self, io: &BlockIo, blocks: u64) -> ByteLen {
-        let entry = self.volumes.get(io.volume);
-        entry.and_then(|entry| entry.block_size.len(Blocks(blocks))).unwrap_or_default()
-    }
 }
 
+/// Zero once the volume is gone.
+fn len_of(block_size: Option<BlockSize>, blocks: u64) -> ByteLen {
+    block_size.and_then(|size| size.len(Blocks(blocks))).unwrap_or_default()
+}
+
+/// Whether an IO is on whole blocks of the device.
 #[inline]
-fn is_whole(io: &BlockIo, shift: u8) -> bool {
+pub(crate) fn is_whole(io: &BlockIo, shift: u8) -> bool {
     if matches!(io.kind, IoKind::Flush | IoKind::Allocation) {
         return true;
     }
@@ -345,13 +309,6 @@ fn is_whole(io: &BlockIo, shift: u8) -> bool {
 fn is_aligned(range: &BlockRange, shift: u8) -> bool {
     let mask = (1_u64 << shift) - 1;
     (range.start.0 | range.count.0) & mask == 0
-}
-
-/// From the first block of any of the ranges to the last.
-fn hull(ranges: &[BlockRange]) -> BlockRange {
-    let start = ranges.iter().map(|range| range.start.0).min().unwrap_or(0);
-    let end = ranges.iter().map(|range| range.start.0 + range.count.0).max().unwrap_or(0);
-    BlockRange { start: Lba(start), count: Blocks(end - start) }
 }
 
 #[cfg(test)]

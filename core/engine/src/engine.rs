@@ -13,22 +13,24 @@ use nearflash_device::{
 };
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
+    Access, BlockRange, BufferId, Completion, Due, Nexus, Operation, Outcome, Payload, Request,
+    VolumeId,
 };
 use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Nanos, index};
 use slab::Slab;
 
-use crate::accounts::Accounts;
-use crate::admission::{Admission, Asker, Taken, Verdict, Waiting};
+use crate::accounts::{AccountId, Accounts};
+use crate::admission::{Admission, Asker, Grant, Taken, Verdict, Waiting, Want};
 use crate::change::Part;
-use crate::edges::{Units, edges_len};
+use crate::edges::Edges;
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::Job;
-use crate::meters::Meters;
-use crate::need::brings_payload;
+use crate::meters::{Meters, Opened};
+use crate::need::{Spare, brings_payload};
 use crate::pool::Pool;
-use crate::trace::{Moment, TraceId, Tracer};
+use crate::stamp::TraceId;
+use crate::trace::{Moment, TraceOrder, Traced, Tracer};
 use crate::waits::{Older, Waits, volumes_of};
 
 /// An answer to a request.
@@ -84,15 +86,10 @@ pub struct Engine {
     arbiter: Option<Arbiter>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
-    /// A scratch buffer reserved from the pool. When payloads of waiting comparisons and changes
-    /// fill the pool, this buffer lets them proceed one at a time; without it, none could proceed.
-    pub(crate) reserve: Option<BufferId>,
-    pub(crate) units: Units,
+    /// A spare scratch buffer.
+    pub(crate) spare: Spare,
+    pub(crate) edges: Edges,
     devices: Arc<[DeviceProperties]>,
-    /// The length of a buffer for edges; `None` if no device of the node needs one.
-    pub(crate) edges_len: Option<ByteLen>,
-    /// Like `reserve`, for edges.
-    pub(crate) edges_reserve: Option<BufferId>,
 }
 
 impl Engine {
@@ -104,16 +101,14 @@ impl Engine {
     /// wait forever.
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
-        let edges_len = edges_len(&config.devices);
-        let reserve = pool.take(Pool::LEN_MAX);
-        let edges_reserve = edges_len.and_then(|len| pool.take(len));
+        let spare = Spare::new(Pool::LEN_MAX, pool);
+        let edges = Edges::new(&config.volumes, &config.devices, pool);
         assert!(pool.has_free(Pool::LEN_MAX), "{} bytes are too few for a pool", pool.free_len().0);
         let admission = Admission::new(config.device_depth, config.devices.len(), pool);
         Self {
             core: config.core,
             clock: Nanos(0),
             layout: Layout::new(config.devices.clone(), config.health, config.volumes.clone()),
-            units: Units::new(&config.volumes, &config.devices),
             devices: config.devices,
             volumes: config.volumes,
             waits: Waits::default(),
@@ -125,9 +120,8 @@ impl Engine {
             arbiter: is_arbiter.then(|| Arbiter::new(config.core_count)),
             answers: VecDeque::new(),
             fence_messages: VecDeque::new(),
-            reserve,
-            edges_len,
-            edges_reserve,
+            spare,
+            edges,
         }
     }
 
@@ -136,9 +130,10 @@ impl Engine {
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) -> Box<[VolumeId]> {
         let changed = volumes.changed_since(&self.volumes);
         self.layout.set_volumes(volumes.clone());
-        self.units = Units::new(&volumes, &self.devices);
+        self.edges.set(&volumes, &self.devices);
+        self.meters.keep(&volumes);
+        self.admission.accounts.forget_meters();
         self.volumes = volumes;
-        self.keep_meters();
         self.admission.note_change();
         changed
     }
@@ -151,7 +146,7 @@ impl Engine {
     pub fn set_devices(&mut self, devices: Arc<[DeviceProperties]>, health: Arc<[Arc<Health>]>) {
         self.layout.set_devices(devices.clone(), health);
         self.admission.set_device_count(devices.len());
-        self.units = Units::new(&self.volumes, &devices);
+        self.edges.set(&self.volumes, &devices);
         self.devices = devices;
     }
 
@@ -208,9 +203,13 @@ impl Engine {
         pool: &mut Pool,
     ) {
         let came = self.waits.generation();
-        let stamp = self.stamp(asker.account, &request, trace);
+        let accounts = &mut self.admission.accounts;
+        let stamp = self.meters.stamp(accounts, (asker.account, &request), &self.volumes, trace);
+        if trace.is_some() {
+            self.tracer.host(trace, stamp.meter);
+        }
         if brings_payload(&request.operation) {
-            self.admission.accounts.note_payload(asker.account);
+            accounts.note_payload(asker.account);
         }
         let waiting = Waiting { asker, request, came, stamp };
         if !self.admission.is_idle() {
@@ -343,6 +342,84 @@ impl Engine {
         self.fence_messages.pop_front()
     }
 
+    /// The next meter that was opened. Poll this before the answers, so that the meter of an answer
+    /// is always known.
+    #[inline]
+    pub fn poll_opened(&mut self) -> Option<Opened> {
+        self.meters.poll_opened()
+    }
+
+    /// Takes a buffer for payload and charges it to the connection, if nothing waits and one is
+    /// free.
+    #[inline]
+    pub fn take_for_payload(
+        &mut self,
+        account: AccountId,
+        due: Due,
+        len: ByteLen,
+        pool: &mut Pool,
+    ) -> Option<BufferId> {
+        self.admission.take_for_payload(account, due, len, pool)
+    }
+
+    /// Queues a want until its turn. A connection has at most one want for each [`Due`].
+    pub fn want(&mut self, asker: Asker, want: Want) {
+        self.admission.want(asker, want);
+    }
+
+    /// The next want that has ended.
+    #[inline]
+    pub fn poll_grant(&mut self) -> Option<Grant> {
+        self.admission.poll_grant()
+    }
+
+    /// Drops the wants of a connection.
+    pub fn withdraw(&mut self, owner: Owner, pool: &mut Pool) {
+        self.admission.withdraw(owner, pool);
+    }
+
+    /// The tracer, for the driver.
+    #[inline]
+    pub fn tracer(&mut self) -> &mut Tracer {
+        &mut self.tracer
+    }
+
+    /// Begins to trace. An earlier trace is dropped.
+    pub fn begin_trace(&mut self, order: TraceOrder) {
+        self.tracer.begin(order);
+    }
+
+    /// Ends the trace, and returns its records.
+    pub fn end_trace(&mut self) -> Traced {
+        let records = self.tracer.end();
+        let hosts = if records.is_empty() { Vec::new() } else { self.meters.hosts() };
+        Traced { records, hosts }
+    }
+
+    /// Begins the record of a request that [`Tracer::is_due`], of a connection with this number of its protocol.
+    /// The request is decoded now.
+    #[cold]
+    pub fn trace(&mut self, from: (Owner, u8), request: &Request) -> TraceId {
+        let entry = self.volumes.get(request.volume);
+        let len = entry.and_then(|entry| entry.block_size.len(request.range.count));
+        self.tracer.decoded(from, request, len.unwrap_or_default(), self.jobs_len())
+    }
+
+    /// A device or another node has got an operation. A flush that several requests share is of none of them.
+    #[cold]
+    pub fn trace_submission(&mut self, request: &DeviceRequest) {
+        if let Some(job) = self.jobs.get(index(request.id.io)) {
+            self.tracer.submitted(job.stamp.trace);
+        }
+    }
+
+    /// Whether an operation is for a traced request.
+    #[inline]
+    pub fn is_traced(&self, request: &DeviceRequest) -> bool {
+        let job = self.jobs.get(index(request.id.io));
+        job.is_some_and(|job| job.stamp.trace.is_some())
+    }
+
     /// The outcome of a request that cannot begin; `None` if it can.
     pub(crate) fn refusal(
         &self,
@@ -386,6 +463,29 @@ impl Engine {
         (!in_range).then_some(Outcome::OutOfRange)
     }
 
+    /// The outcome of a copy whose source does not permit it; `None` if it does.
+    fn refusal_of_source(
+        &self,
+        nexus: Nexus,
+        source: VolumeId,
+        from: BlockRange,
+        request: &Request,
+    ) -> Option<Outcome> {
+        let Some(entry) = self.volumes.get(source) else { return Some(Outcome::VolumeGone) };
+        if let Some(restriction) = &entry.restriction
+            && let Some(refusal) = restriction.refusal(nexus, Access::Read)
+        {
+            return Some(refusal);
+        }
+        let destination = self.volumes.get(request.volume)?;
+        let len = entry.block_size.len(from.count);
+        let is_as_long = len.is_some_and(|len| {
+            len <= Pool::LEN_MAX && Some(len) == destination.block_size.len(request.range.count)
+        });
+        let is_there = entry.blocks.contains(from.start, from.count);
+        (!is_as_long || !is_there).then_some(Outcome::OutOfRange)
+    }
+
     /// Answers a job and releases everything that it holds.
     #[inline]
     pub(crate) fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
@@ -393,7 +493,7 @@ impl Engine {
         assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
         self.waits.ended(job.volumes(), job.age);
         self.admission.note_end(&job.devices);
-        self.note_answer(&job, outcome);
+        self.meters.note_answer(&job, outcome, &self.volumes);
         let mut returned = job.charge;
         let is_read = matches!(job.operation, Operation::Read | Operation::ReadInto { .. });
         let mut payload = match job.buffer {
@@ -422,10 +522,10 @@ impl Engine {
             pool.give_back(compare);
         }
         if let Some(scratch) = job.scratch {
-            self.give_back_scratch(scratch, pool);
+            self.spare.give_back(scratch, pool);
         }
         if let Some(edges) = job.edges {
-            self.give_back_edges(edges, pool);
+            self.edges.give_back(edges, pool);
         }
         let completion = Completion { tag: job.cause.tag, outcome, payload };
         let had_scratch = job.needs_scratch;

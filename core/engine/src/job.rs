@@ -6,11 +6,11 @@ use nearflash_units::ByteLen;
 
 use crate::admission::{Taken, Waiting};
 use crate::depth::Devices;
-use crate::edges::Parts;
+use crate::edges::{Edges, Parts};
 use crate::fence::Fenced;
-use crate::meters::Stamp;
-use crate::need::Need;
+use crate::need::{Need, brought};
 use crate::pool::Pool;
+use crate::stamp::Stamp;
 use crate::waits::{Age, volumes_of};
 
 /// The current stage of a job. Each stage ends with its IO.
@@ -134,8 +134,19 @@ impl Job {
         self.operation.is_compound()
     }
 
-    pub(crate) fn covers(&self) -> Fenced {
-        Fenced { volume: self.volume, range: self.range }
+    /// The ranges that it changes, if it changes any.
+    pub(crate) fn ranges(&self) -> &[BlockRange] {
+        match &self.operation {
+            Operation::Deallocate { ranges, .. } => ranges,
+            _ => std::slice::from_ref(&self.range),
+        }
+    }
+
+    /// Whether it writes a part of a block of the device. A hint leaves such parts as they are.
+    #[inline]
+    pub(crate) fn writes_edges(&self, edges: &Edges) -> bool {
+        let is_hint = matches!(self.operation, Operation::Deallocate { zeroes: false, .. });
+        edges.cut(self.volume, self.ranges()) && self.writes() && !is_hint
     }
 
     /// Whether a write of this job may be under way within `fenced`.
@@ -143,37 +154,7 @@ impl Job {
         if self.stage == Stage::Waiting || !self.writes() {
             return false;
         }
-        match &self.operation {
-            Operation::Deallocate { ranges, .. } => {
-                ranges.iter().any(|r| Fenced { volume: self.volume, range: *r }.overlaps(fenced))
-            }
-            _ => self.covers().overlaps(fenced),
-        }
-    }
-}
-
-/// The buffers that a request brings: of data, and of the bytes that are expected on the device.
-#[inline]
-pub(crate) fn brought(operation: &Operation) -> (Option<BufferId>, Option<BufferId>) {
-    match *operation {
-        Operation::ReadInto { buffer: data }
-        | Operation::Write { payload: data, .. }
-        | Operation::WriteBytes { payload: data, .. }
-        | Operation::WriteSame { payload: data, .. }
-        | Operation::OrWrite { payload: data, .. } => (Some(data), None),
-        Operation::WriteAndVerify { payload: expected, .. }
-        | Operation::Compare { payload: expected }
-        | Operation::CompareSame { payload: expected } => (None, Some(expected)),
-        Operation::CompareAndWrite { compare, write, .. } => (Some(write), Some(compare)),
-        Operation::Read
-        | Operation::Flush
-        | Operation::WriteZeroes { .. }
-        | Operation::Copy { .. }
-        | Operation::Deallocate { .. }
-        | Operation::Verify
-        | Operation::Allocation
-        | Operation::Admit(_)
-        | Operation::CompareAndSwap { .. }
-        | Operation::FetchAdd { .. } => (None, None),
+        let volume = self.volume;
+        self.ranges().iter().any(|range| Fenced { volume, range: *range }.overlaps(fenced))
     }
 }

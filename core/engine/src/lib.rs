@@ -8,7 +8,6 @@ mod accounts;
 mod admission;
 mod arena;
 mod change;
-mod copy;
 mod depth;
 mod edges;
 mod engine;
@@ -20,26 +19,23 @@ mod meters;
 mod need;
 mod pool;
 mod stages;
-mod steps;
+mod stamp;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod turns;
 mod waits;
-mod wants;
 
 pub use accounts::{AccountId, Accounts};
-pub use admission::{Asker, DEVICE_DEPTH};
+pub use admission::{Asker, DEVICE_DEPTH, Grant, Want};
 pub use arena::{Arena, PAGE_LEN};
 pub use engine::{Answer, Engine, EngineConfig};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use histogram::Times;
-pub use meter::{Figures, Kind, KindFigures, KindTotals, Meter, Totals};
+pub use meter::{Figures, KindFigures, KindTotals, Meter, Totals};
 pub use meters::{Asking, Opened, PAIRS_MAX};
 pub use nearflash_device::Owner;
 pub use pool::{Foreign, Pool, Reserve};
-pub use trace::{
-    Moment, Moments, TRACE_RECORDS_MAX, TraceId, TraceOrder, TraceRecord, Traced, Tracer,
-};
+pub use stamp::{Kind, TraceId};
+pub use trace::{Moment, Moments, TRACE_RECORDS_MAX, TraceOrder, TraceRecord, Traced, Tracer};
 pub use waits::Older;
-pub use wants::{Grant, Want};

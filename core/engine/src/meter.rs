@@ -12,47 +12,7 @@ use nearflash_units::{BlockSize, ByteLen, Nanos};
 
 use crate::histogram::{Histogram, Times, add};
 use crate::job::Job;
-
-/// The kinds of requests that are counted separately.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// Reads.
-    Read,
-    /// Requests that store bytes from a host or from another range: writes, comparisons that write,
-    /// atomic operations, copies.
-    Write,
-    /// All others: flushes, zeroes, deallocations, comparisons, verifications.
-    Other,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
-
-    #[inline]
-    pub(crate) fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::Read | Operation::ReadInto { .. } => Self::Read,
-            Operation::Write { .. }
-            | Operation::WriteBytes { .. }
-            | Operation::WriteSame { .. }
-            | Operation::WriteAndVerify { .. }
-            | Operation::OrWrite { .. }
-            | Operation::Copy { .. }
-            | Operation::CompareAndSwap { .. }
-            | Operation::FetchAdd { .. }
-            | Operation::CompareAndWrite { .. } => Self::Write,
-            Operation::Flush
-            | Operation::WriteZeroes { .. }
-            | Operation::Deallocate { .. }
-            | Operation::Verify
-            | Operation::Allocation
-            | Operation::Admit(_)
-            | Operation::Compare { .. }
-            | Operation::CompareSame { .. } => Self::Other,
-        }
-    }
-}
+use crate::stamp::Kind;
 
 /// The counters of a kind. A histogram is allocated for its first time.
 #[derive(Debug, Default)]

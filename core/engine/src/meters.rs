@@ -16,11 +16,10 @@ use nearflash_space::VolumeTable;
 use nearflash_units::Nanos;
 use slab::Slab;
 
-use crate::accounts::AccountId;
-use crate::engine::Engine;
+use crate::accounts::{AccountId, Accounts};
 use crate::job::Job;
-use crate::meter::{Kind, Meter};
-use crate::trace::TraceId;
+use crate::meter::Meter;
+use crate::stamp::{Kind, MeterId, Stamp, TraceId};
 
 /// The number of pairs of a host and a volume that have meters of their own on one core. A meter
 /// whose host reads and writes takes 4 KiB; no meter takes more than 11 KiB.
@@ -51,23 +50,6 @@ pub struct Opened {
     /// The meter, which counts until the volume is removed.
     pub meter: Arc<Meter>,
 }
-
-/// Names a meter on its core.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct MeterId(u32);
-
-/// The meter of a request, its kind, and its arrival.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
-    meter: MeterId,
-    pub(crate) kind: Kind,
-    /// It fits in the gap that the kind leaves.
-    pub(crate) trace: TraceId,
-    came: Nanos,
-}
-
-// A trace takes no memory of a request.
-const _: () = assert!(size_of::<Stamp>() == 16);
 
 type Pair = (Option<VolumeId>, Asking);
 
@@ -108,9 +90,66 @@ impl Meters {
         hosts
     }
 
+    /// Counts the arrival of a request in the meter of the connection's host and the request's volume.
+    #[inline]
+    pub(crate) fn stamp(
+        &mut self,
+        accounts: &mut Accounts,
+        (account, request): (AccountId, &Request),
+        volumes: &VolumeTable,
+        trace: TraceId,
+    ) -> Stamp {
+        let known = accounts.meter(account, request.volume);
+        let meter =
+            known.unwrap_or_else(|| self.find(accounts, (account, request.volume), volumes));
+        self.of(meter).arrive();
+        Stamp { meter, kind: Kind::of(&request.operation), trace, came: self.now }
+    }
+
+    #[cold]
+    fn find(
+        &mut self,
+        accounts: &mut Accounts,
+        (account, volume): (AccountId, VolumeId),
+        volumes: &VolumeTable,
+    ) -> MeterId {
+        if volumes.get(volume).is_none() {
+            return self.open((None, Asking::Others), false);
+        }
+        let name = accounts.name_of(account);
+        let host = name.map_or(Asking::Unnamed, |name| Asking::Host(Arc::clone(name)));
+        let meter = self.open((Some(volume), host), accounts.is_proved(account));
+        accounts.keep_meter(account, volume, meter);
+        meter
+    }
+
+    /// Counts a request that waits for its turn.
+    pub(crate) fn note_wait(&self, stamp: Stamp) {
+        self.of(stamp.meter).wait();
+    }
+
+    /// Counts a request that waited, and now begins or ends without having begun.
+    pub(crate) fn note_turn(&self, stamp: Stamp) {
+        self.of(stamp.meter).waited(stamp.kind, self.now.since(stamp.came));
+    }
+
+    /// Counts the answer to a request.
+    #[inline]
+    pub(crate) fn note_answer(&self, job: &Job, outcome: Outcome, volumes: &VolumeTable) {
+        let block_size = volumes.get(job.volume).map(|entry| entry.block_size);
+        let time = self.now.since(job.stamp.came);
+        self.of(job.stamp.meter).answered(job, outcome, block_size, time);
+    }
+
+    /// The next meter that was opened.
+    #[inline]
+    pub(crate) fn poll_opened(&mut self) -> Option<Opened> {
+        self.opened.pop_front()
+    }
+
     /// Drops the meters of removed volumes. A meter with a request under way is dropped at a later
     /// change.
-    fn keep(&mut self, volumes: &VolumeTable) {
+    pub(crate) fn keep(&mut self, volumes: &VolumeTable) {
         let meters = &mut self.meters;
         self.pairs.retain(|(volume, _), MeterId(id)| {
             let exists = volume.is_none_or(|volume| volumes.get(volume).is_some());
@@ -120,63 +159,5 @@ impl Meters {
             }
             stays
         });
-    }
-}
-
-impl Engine {
-    /// Counts the arrival in the meter of the connection's host and the request's volume.
-    #[inline]
-    pub(crate) fn stamp(&mut self, account: AccountId, request: &Request, trace: TraceId) -> Stamp {
-        let known = self.admission.accounts.meter(account, request.volume);
-        let meter = known.unwrap_or_else(|| self.open_meter(account, request.volume));
-        self.meters.of(meter).arrive();
-        if trace.is_some() {
-            self.trace_host(trace, meter.0);
-        }
-        Stamp { meter, kind: Kind::of(&request.operation), trace, came: self.meters.now }
-    }
-
-    #[cold]
-    fn open_meter(&mut self, account: AccountId, volume: VolumeId) -> MeterId {
-        if self.volumes.get(volume).is_none() {
-            return self.meters.open((None, Asking::Others), false);
-        }
-        let name = self.admission.accounts.name_of(account);
-        let host = name.map_or(Asking::Unnamed, |name| Asking::Host(Arc::clone(name)));
-        let is_proved = self.admission.accounts.is_proved(account);
-        let meter = self.meters.open((Some(volume), host), is_proved);
-        self.admission.accounts.keep_meter(account, volume, meter);
-        meter
-    }
-
-    /// Counts a request that waits for its turn.
-    pub(crate) fn note_wait(&self, stamp: Stamp) {
-        self.meters.of(stamp.meter).wait();
-    }
-
-    /// Counts a request that waited, and now begins or ends without having begun.
-    pub(crate) fn note_turn(&self, stamp: Stamp) {
-        self.meters.of(stamp.meter).waited(stamp.kind, self.meters.now.since(stamp.came));
-    }
-
-    /// Counts the answer to a request.
-    #[inline]
-    pub(crate) fn note_answer(&self, job: &Job, outcome: Outcome) {
-        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
-        let time = self.meters.now.since(job.stamp.came);
-        self.meters.of(job.stamp.meter).answered(job, outcome, block_size, time);
-    }
-
-    /// Drops the meters of removed volumes, after a change of the volumes.
-    pub(crate) fn keep_meters(&mut self) {
-        self.meters.keep(&self.volumes);
-        self.admission.accounts.forget_meters();
-    }
-
-    /// The next meter that was opened. Poll this before the answers, so that the meter of an answer
-    /// is always known.
-    #[inline]
-    pub fn poll_opened(&mut self) -> Option<Opened> {
-        self.meters.opened.pop_front()
     }
 }

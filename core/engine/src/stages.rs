@@ -18,15 +18,22 @@
 //! write bytes         (Changing)   Writing             answer   (all within a fence, or at another node)
 //! swap, add to word    Changing   (Writing)            answer   (all within a fence)
 //! ```
+//!
+//! A request whose range may be longer than any buffer is processed in steps of at most one scratch buffer.
+//!
+//! A copy is at most as long as a buffer; a longer one takes several requests. So it never delays a fence for long,
+//! and each request is checked anew. All of the source is read before any of it is written, so that both may overlap.
 
+use nearflash_device::Cause;
 use nearflash_layout::{BlockIo, IoKind, IoResult};
 use nearflash_request::{BlockRange, Operation, Outcome};
 use nearflash_space::Sharing;
-use nearflash_units::ByteLen;
+use nearflash_units::{Blocks, ByteLen, Lba};
 
 use crate::change::{Kept, Part, first_difference, new_word, word_mut};
+use crate::edges::{Parts, is_whole, without_edges};
 use crate::engine::{Engine, io_of};
-use crate::fence::{CoreId, FenceMessage};
+use crate::fence::{CoreId, FenceMessage, Fenced};
 use crate::job::{Job, Stage};
 use crate::pool::Pool;
 use crate::trace::Moment;
@@ -38,8 +45,10 @@ impl Engine {
         if self.is_forwarded(job) {
             return self.forward_part(index, pool);
         }
-        if job.needs_fence() || self.writes_edges(job) {
-            let acquire = FenceMessage::Acquire(self.fence_of(index), self.covers(job));
+        if job.needs_fence() || job.writes_edges(&self.edges) {
+            let (volume, ranges) = (job.volume, job.ranges());
+            let fenced = Fenced { volume, range: self.edges.covers(volume, ranges) };
+            let acquire = FenceMessage::Acquire(self.fence_of(index), fenced);
             self.jobs[index].fenced = true;
             return self.fence_messages.push_back((CoreId::FIRST, acquire));
         }
@@ -168,7 +177,7 @@ impl Engine {
         self.write(index, pool);
     }
 
-    pub(crate) fn write(&mut self, index: usize, pool: &mut Pool) {
+    fn write(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
         let kind = match &job.operation {
             Operation::Write { force_unit_access, .. }
@@ -213,7 +222,7 @@ impl Engine {
 
     /// An IO over a job's range.
     #[inline]
-    pub(crate) fn io(&self, index: usize, kind: IoKind) -> BlockIo {
+    fn io(&self, index: usize, kind: IoKind) -> BlockIo {
         let Job { volume, range, cause, .. } = self.jobs[index];
         let (more, buffer_offset) = (Box::default(), ByteLen(0));
         BlockIo { id: io_of(index), volume, range, more, kind, buffer_offset, cause }
@@ -226,6 +235,51 @@ impl Engine {
         self.start(index, stage, io, pool);
     }
 
+    /// Starts a stage.
+    #[inline]
+    fn start(&mut self, index: usize, stage: Stage, io: BlockIo, pool: &mut Pool) {
+        self.jobs[index].stage = stage;
+        let shift = self.edges.shift(io.volume);
+        if shift == 0 || is_whole(&io, shift) {
+            return self.submit_io(index, io, pool);
+        }
+        if io.kind == IoKind::Discard {
+            return match without_edges(io, shift) {
+                None => self.end_io(index, IoResult::Done, pool),
+                Some(io) => self.submit_io(index, io, pool),
+            };
+        }
+        let Some(edges) = self.jobs[index].edges else {
+            // The volume's layout has changed since the request was admitted.
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        self.jobs[index].parts = Some(Box::new(Parts::new(io, edges, shift)));
+        self.start_phase(index, false, pool);
+    }
+
+    /// Starts the next phase of an IO that is done in parts, when the present one is over.
+    fn start_phase(&mut self, index: usize, mut is_over: bool, pool: &mut Pool) {
+        let parts = self.jobs[index].parts.as_deref_mut().expect("an IO that is done in parts");
+        let shift = self.edges.shift(parts.volume());
+        let block_size = self.volumes.get(parts.volume()).map(|entry| entry.block_size);
+        loop {
+            if is_over && !parts.end_phase(block_size, shift, pool) {
+                self.jobs[index].parts = None;
+                return self.end_io(index, IoResult::Done, pool);
+            }
+            match parts.io(block_size) {
+                Some(io) => return self.submit_io(index, io, pool),
+                None => is_over = true,
+            }
+        }
+    }
+
+    fn submit_io(&mut self, index: usize, io: BlockIo, pool: &mut Pool) {
+        if let Some(result) = self.layout.submit(io) {
+            self.end_io(index, result, pool);
+        }
+    }
+
     /// A job's IO has ended.
     #[inline]
     pub(crate) fn end_io(&mut self, index: usize, result: IoResult, pool: &mut Pool) {
@@ -235,7 +289,7 @@ impl Engine {
         }
         match result {
             IoResult::Done if self.jobs[index].parts.is_some() => {
-                return self.end_phase(index, pool);
+                return self.start_phase(index, true, pool);
             }
             IoResult::Done => {}
             IoResult::Run { mapped, len } => self.note_run(index, mapped, len),
@@ -287,5 +341,131 @@ impl Engine {
                 Outcome::Miscompare
             }
         }
+    }
+
+    /// Starts to read the source.
+    fn start_copy(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let (buffer, Operation::Copy { source, from }) = (job.scratch, &job.operation) else {
+            unreachable!("only copies are read so")
+        };
+        let (volume, range) = (*source, *from);
+        let io = BlockIo { volume, range, ..self.io(index, IoKind::Read { buffer }) };
+        self.start(index, Stage::Reading, io, pool);
+    }
+
+    /// The source is read: writes it.
+    fn write_copied(&mut self, index: usize, pool: &mut Pool) {
+        // Without a buffer there is nothing to copy.
+        let Some(buffer) = self.jobs[index].scratch else {
+            return self.end(index, Outcome::Success, pool);
+        };
+        let io = self.io(index, IoKind::Write { buffer, durable: false });
+        self.start(index, Stage::Writing, io, pool);
+    }
+
+    /// Starts to fill the range with one block.
+    fn start_write_same(&mut self, index: usize, pool: &mut Pool) {
+        let job = &mut self.jobs[index];
+        let Some(entry) = self.volumes.get(job.volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let block_len = ByteLen(entry.block_size.bytes().into()).to_usize();
+        let pattern = job.buffer.expect("a write has its payload");
+        if let Operation::WriteSame { force_unit_access, .. } = job.operation
+            && pool.bytes(pattern)[..block_len].iter().all(|byte| *byte == 0)
+        {
+            job.operation = Operation::WriteZeroes { deallocate: false, force_unit_access };
+            return self.write(index, pool);
+        }
+        if let Some(scratch) = self.jobs[index].scratch {
+            let (filled, pattern) = pool.pair_mut(scratch, pattern);
+            for block in filled.chunks_exact_mut(block_len) {
+                block.copy_from_slice(&pattern[..block_len]);
+            }
+        }
+        self.start_step(index, pool);
+    }
+
+    /// Starts to read the blocks that bits are ORed into.
+    fn start_or(&mut self, index: usize, pool: &mut Pool) {
+        let buffer = self.jobs[index].scratch;
+        if buffer.is_none() {
+            return self.start_step(index, pool);
+        }
+        let io = self.io(index, IoKind::Read { buffer });
+        self.start(index, Stage::Changing, io, pool);
+    }
+
+    /// The next part of the range; empty when the range is done.
+    fn step(&self, index: usize, pool: &Pool) -> BlockRange {
+        let job = &self.jobs[index];
+        let (entry, scratch) = (self.volumes.get(job.volume), job.scratch);
+        let step_max = entry
+            .zip(scratch)
+            .map_or(Blocks(0), |(entry, scratch)| entry.block_size.blocks_in(pool.len_of(scratch)));
+        let count = Blocks(step_max.0.min(job.range.count.0 - job.done));
+        BlockRange { start: Lba(job.range.start.0 + job.done), count }
+    }
+
+    fn start_step(&mut self, index: usize, pool: &mut Pool) {
+        let Some(buffer) = self.jobs[index].scratch else {
+            // No scratch: the range is empty, or the volume is gone.
+            let is_there = self.volumes.get(self.jobs[index].volume).is_some();
+            let outcome = if is_there { Outcome::Success } else { Outcome::VolumeGone };
+            return self.end(index, outcome, pool);
+        };
+        let range = self.step(index, pool);
+        let (stage, kind) = match self.jobs[index].operation {
+            Operation::WriteSame { force_unit_access: durable, .. } => {
+                (Stage::Writing, IoKind::Write { buffer, durable })
+            }
+            _ => (Stage::Comparing, IoKind::Read { buffer: Some(buffer) }),
+        };
+        let io = self.io(index, kind);
+        let cause = Cause { is_whole: false, ..io.cause };
+        let io = BlockIo { range, cause, ..io };
+        self.start(index, stage, io, pool);
+    }
+
+    /// A step has succeeded: checks the bytes that it read, and continues.
+    fn end_step(&mut self, index: usize, pool: &mut Pool) {
+        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let block_size = entry.block_size;
+        let count = self.step(index, pool).count;
+        let job = &mut self.jobs[index];
+        if let (Operation::CompareSame { .. }, Some(expected), Some(found)) =
+            (&job.operation, job.compare, job.scratch)
+        {
+            let block_len = ByteLen(block_size.bytes().into()).to_usize();
+            let expected = &pool.bytes(expected)[..block_len];
+            let blocks = pool.bytes(found).chunks_exact(block_len);
+            let differs = (job.done..job.done + count.0)
+                .zip(blocks)
+                .find_map(|(block, found)| Some((block, first_difference(expected, found)?)));
+            if let Some((block, at)) = differs {
+                job.found = block * u64::from(block_size.bytes()) + at;
+                return self.end(index, Outcome::Miscompare, pool);
+            }
+        }
+        job.done += count.0;
+        // A volume that has become shorter or gone is seen when the next step is laid out.
+        if self.step(index, pool).count.0 > 0 {
+            self.start_step(index, pool);
+        } else {
+            self.end(index, Outcome::Success, pool);
+        }
+    }
+
+    /// Records the allocation status, in whole blocks: a partly mapped block counts as mapped.
+    fn note_run(&mut self, index: usize, mapped: bool, len: ByteLen) {
+        let job = &mut self.jobs[index];
+        let Some(entry) = self.volumes.get(job.volume) else { return };
+        let block_len = u64::from(entry.block_size.bytes());
+        let blocks = if mapped { len.0.div_ceil(block_len) } else { len.0 / block_len };
+        job.mapped = mapped || blocks == 0;
+        job.found = blocks.max(1);
     }
 }

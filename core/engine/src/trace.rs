@@ -11,12 +11,12 @@
 //! A moment that a request does not pass stays empty: a flush that waits for the operation of another flush
 //! submits none, and a request that is refused has no operation at all.
 
-use nearflash_device::{DeviceRequest, Owner};
+use nearflash_device::Owner;
 use nearflash_request::{Operation, Request, VolumeId};
-use nearflash_units::{ByteLen, Nanos, index};
+use nearflash_units::{ByteLen, Nanos};
 
-use crate::engine::Engine;
 use crate::meters::Asking;
+use crate::stamp::{IDS, MeterId, TraceId};
 
 /// The maximum number of records of a trace on one core.
 pub const TRACE_RECORDS_MAX: usize = 16_384;
@@ -65,38 +65,6 @@ impl Moments {
 
     fn set(&mut self, moment: Moment, at: Nanos) {
         self.0[moment as usize] = Some(at);
-    }
-}
-
-/// Names the record of a request while it is under way. The numbers of successive traces follow one another, so
-/// that a request that outlives its trace marks no record of the next one. They begin again after
-/// 65,535 records. A request that hangs while 49 thousand others are traced may set a time of another one.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TraceId(u16);
-
-/// The number of numbers.
-const IDS: u16 = u16::MAX;
-
-impl TraceId {
-    /// The request is not traced.
-    pub const NONE: Self = Self(IDS);
-
-    /// Whether the request is traced.
-    #[inline]
-    pub fn is_some(self) -> bool {
-        self != Self::NONE
-    }
-
-    /// The number after `slot` further ones.
-    fn plus(self, slot: usize) -> Self {
-        let number = (usize::from(self.0) + slot) % usize::from(IDS);
-        Self(u16::try_from(number).unwrap_or_default())
-    }
-
-    /// The place in a trace that begins with `first`.
-    fn slot(self, first: Self) -> usize {
-        let ids = usize::from(IDS);
-        (usize::from(self.0) + ids - usize::from(first.0)) % ids
     }
 }
 
@@ -155,7 +123,7 @@ pub struct Traced {
     /// In the order of arrival. Those of requests under way are not complete.
     pub records: Vec<TraceRecord>,
     /// By number.
-    hosts: Vec<(u32, Option<VolumeId>, Asking)>,
+    pub(crate) hosts: Vec<(u32, Option<VolumeId>, Asking)>,
 }
 
 impl Traced {
@@ -258,7 +226,7 @@ impl Tracer {
     }
 
     /// Begins to trace. An earlier trace is dropped.
-    fn begin(&mut self, order: TraceOrder) {
+    pub(crate) fn begin(&mut self, order: TraceOrder) {
         self.end();
         let TraceOrder { number, every, volume, records_max, records, unsent } = order;
         let left = if records_max == 0 { 0 } else { every };
@@ -280,7 +248,7 @@ impl Tracer {
     }
 
     /// Ends the trace, and returns its records.
-    fn end(&mut self) -> Vec<TraceRecord> {
+    pub(crate) fn end(&mut self) -> Vec<TraceRecord> {
         let (now, received) = (self.now, self.received);
         let first = self.first.plus(self.records.len());
         std::mem::replace(self, Self { now, received, first, ..Self::default() }).records
@@ -342,75 +310,47 @@ impl Tracer {
         });
         (*complete > before && *complete == self.records_max).then_some(self.number)
     }
-}
 
-impl Engine {
-    /// The tracer, for the driver.
-    #[inline]
-    pub fn tracer(&mut self) -> &mut Tracer {
-        &mut self.tracer
-    }
-
-    /// Begins to trace. An earlier trace is dropped.
-    pub fn begin_trace(&mut self, order: TraceOrder) {
-        self.tracer.begin(order);
-    }
-
-    /// Ends the trace, and returns its records.
-    pub fn end_trace(&mut self) -> Traced {
-        let records = self.tracer.end();
-        let hosts = if records.is_empty() { Vec::new() } else { self.meters.hosts() };
-        Traced { records, hosts }
-    }
-
-    /// Begins the record of a request that [`Tracer::is_due`], of a connection with this number of its protocol.
-    /// The request is decoded now.
+    /// Begins the record of a request that [`Self::is_due`], of a connection with this number of its protocol.
     #[cold]
-    pub fn trace(&mut self, (owner, protocol): (Owner, u8), request: &Request) -> TraceId {
-        let entry = self.volumes.get(request.volume);
-        let len = entry.and_then(|entry| entry.block_size.len(request.range.count));
+    pub(crate) fn decoded(
+        &mut self,
+        (owner, protocol): (Owner, u8),
+        request: &Request,
+        len: ByteLen,
+        in_flight: usize,
+    ) -> TraceId {
         let mut moments = Moments::default();
-        moments.set(Moment::Received, self.tracer.received.min(self.tracer.now));
-        moments.set(Moment::Decoded, self.tracer.now);
-        let record = TraceRecord {
+        moments.set(Moment::Received, self.received.min(self.now));
+        moments.set(Moment::Decoded, self.now);
+        self.add(TraceRecord {
             owner,
             protocol,
             volume: request.volume,
             operation: name(&request.operation),
-            len: len.unwrap_or_default(),
-            in_flight: u32::try_from(self.jobs_len()).unwrap_or(u32::MAX),
+            len,
+            in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
             moments,
             host: u32::MAX,
-        };
-        self.tracer.add(record)
+        })
     }
 
     /// The host of a traced request is known.
     #[cold]
-    pub(crate) fn trace_host(&mut self, id: TraceId, host: u32) {
-        if let Some(record) = self.tracer.record(id) {
+    pub(crate) fn host(&mut self, id: TraceId, MeterId(host): MeterId) {
+        if let Some(record) = self.record(id) {
             record.host = host;
         }
     }
 
-    /// A device or another node has got an operation. A flush that several requests share is of none of them.
-    #[cold]
-    pub fn trace_submission(&mut self, request: &DeviceRequest) {
-        let Some(job) = self.jobs.get(index(request.id.io)) else { return };
-        let id = job.stamp.trace;
+    /// The first operation of a request is submitted.
+    pub(crate) fn submitted(&mut self, id: TraceId) {
         if id.is_some()
-            && let Some(record) = self.tracer.record(id)
+            && let Some(record) = self.record(id)
             && record.moments.at(Moment::Submitted).is_none()
         {
-            self.tracer.mark(id, Moment::Submitted);
+            self.mark(id, Moment::Submitted);
         }
-    }
-
-    /// Whether an operation is for a traced request.
-    #[inline]
-    pub fn is_traced(&self, request: &DeviceRequest) -> bool {
-        let job = self.jobs.get(index(request.id.io));
-        job.is_some_and(|job| job.stamp.trace.is_some())
     }
 }
 

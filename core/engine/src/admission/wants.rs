@@ -24,9 +24,8 @@ use nearflash_device::Owner;
 use nearflash_request::{BufferId, Due, VolumeId};
 use nearflash_units::ByteLen;
 
+use super::{Admission, Asker, Item, Lane, Taken, Verdict};
 use crate::accounts::AccountId;
-use crate::admission::{Asker, Item, Taken, Verdict};
-use crate::engine::Engine;
 use crate::pool::Pool;
 
 /// A session's wait for a buffer that it could not get at once.
@@ -56,22 +55,22 @@ pub struct Grant {
     account: AccountId,
 }
 
-impl Engine {
+impl Admission {
     /// Takes a buffer for payload and charges it to the connection, if nothing waits and one is
     /// free.
     #[inline]
-    pub fn take_for_payload(
+    pub(crate) fn take_for_payload(
         &mut self,
         account: AccountId,
         due: Due,
         len: ByteLen,
         pool: &mut Pool,
     ) -> Option<BufferId> {
-        if !self.admission.is_idle() {
+        if !self.is_idle() {
             return None;
         }
         let charge = Pool::charge(len);
-        let accounts = &mut self.admission.accounts;
+        let accounts = &mut self.accounts;
         let has_room = due == Due::Next
             || accounts.may_hold(account, charge, pool) && pool.would_leave(Pool::FRONT_LEN, len);
         let reserved = accounts.take_reserved(account, len, pool);
@@ -84,23 +83,24 @@ impl Engine {
 
     /// Queues a want until its turn. A connection has at most one want for each [`Due`].
     #[cold]
-    pub fn want(&mut self, asker: Asker, want: Want) {
-        self.admission.push_want(asker, want);
+    pub(crate) fn want(&mut self, asker: Asker, want: Want) {
+        self.wants += 1;
+        self.push(Item::Want(asker, want), want.volume, Lane::Payload(want.due), want.len);
     }
 
     /// The next want that has ended.
     #[inline]
-    pub fn poll_grant(&mut self) -> Option<Grant> {
-        self.admission.grants.pop_front()
+    pub(crate) fn poll_grant(&mut self) -> Option<Grant> {
+        self.grants.pop_front()
     }
 
     /// Drops the wants of a connection.
     #[cold]
-    pub fn withdraw(&mut self, owner: Owner, pool: &mut Pool) {
+    pub(crate) fn withdraw(&mut self, owner: Owner, pool: &mut Pool) {
         let is_meant = |item: &Item| matches!(item, Item::Want(asker, _) if asker.owner == owner);
-        self.admission.take_out(is_meant, pool);
-        let accounts = &mut self.admission.accounts;
-        self.admission.grants.retain(|grant| {
+        self.take_out(is_meant, pool);
+        let accounts = &mut self.accounts;
+        self.grants.retain(|grant| {
             if let Some(buffer) = grant.buffer.filter(|_| grant.owner == owner) {
                 accounts.give_back(grant.account, pool.len_of(buffer));
                 pool.give_back(buffer);
@@ -118,20 +118,19 @@ impl Engine {
         pool: &mut Pool,
     ) -> Verdict {
         let (account, charge) = (asker.account, Pool::charge(want.len));
-        let admission = &mut self.admission;
-        let mut buffer = admission.accounts.take_reserved(account, want.len, pool);
-        let is_within = gathers || admission.accounts.may_hold(account, charge, pool);
+        let mut buffer = self.accounts.take_reserved(account, want.len, pool);
+        let is_within = gathers || self.accounts.may_hold(account, charge, pool);
         if buffer.is_none() && is_within {
             buffer = room(want.len, gathers, pool);
         }
         if buffer.is_none() && want.due == Due::Next {
-            if admission.accounts.awaits_payloads(account) {
+            if self.accounts.awaits_payloads(account) {
                 return Verdict::Waits;
             }
             buffer = pool.take_front(want.len);
         }
         if buffer.is_some() {
-            admission.accounts.charge(account, charge);
+            self.accounts.charge(account, charge);
             return Verdict::Begins(Taken { buffer, ..Taken::NOTHING });
         }
         match want.due {
@@ -144,7 +143,7 @@ impl Engine {
     /// Ends a want that had its turn.
     pub(crate) fn end_want(&mut self, asker: Asker, want: Want, buffer: Option<BufferId>) {
         let Asker { owner, account, .. } = asker;
-        self.admission.grants.push_back(Grant { owner, due: want.due, buffer, account });
+        self.grants.push_back(Grant { owner, due: want.due, buffer, account });
     }
 }
 
