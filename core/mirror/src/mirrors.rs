@@ -28,7 +28,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_device::{
-    Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult, MirrorKey, OperationId, Owner,
+    Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult, Health, MirrorKey, OperationId,
+    Owner,
 };
 use nearflash_request::{Outcome, SentIn};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
@@ -36,14 +37,13 @@ use slab::Slab;
 
 use crate::job::{Job, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
-#[cfg(test)]
 use crate::mutant::Mutant;
 use crate::slots::Slots;
 use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
 use crate::written::Written;
 use copy::Copies;
 pub use copy::{Buffers, Copied, DigestKey};
-use faces::Former;
+use faces::Faces;
 use lost::Losses;
 use replica::Accepted;
 pub use replica::Refusal;
@@ -147,9 +147,7 @@ pub struct Mirrors {
     pub(crate) ended: VecDeque<(OperationId, DeviceResult)>,
     messages: VecDeque<(Core, MirrorMessage)>,
     pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
-    /// Remote devices that are not needed any more.
-    abandoned: VecDeque<DeviceId>,
-    formers: Vec<Former>,
+    faces: Faces,
     /// Mirrors of which a read was repaired.
     repaired: VecDeque<MirrorId>,
     losses: Losses,
@@ -186,8 +184,7 @@ impl Mirrors {
             ended: VecDeque::new(),
             messages: VecDeque::new(),
             failures: VecDeque::new(),
-            abandoned: VecDeque::new(),
-            formers: Vec::new(),
+            faces: Faces::default(),
             repaired: VecDeque::new(),
             losses: Losses::default(),
             leases: Vec::new(),
@@ -221,7 +218,7 @@ impl Mirrors {
     pub fn submit_from(&mut self, mirror: MirrorId, request: DeviceRequest, cause: Cause) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
         let is_flush = request.operation == DeviceOperation::Flush;
-        let covered = if is_flush { self.covered(mirror) } else { 0 };
+        let covered = if is_flush { self.losses.covered(mirror) } else { 0 };
         let job = Job {
             request,
             mirror,
@@ -345,7 +342,7 @@ impl Mirrors {
     /// Replaces the table. Operations under way follow it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         let before = std::mem::replace(&mut self.table, table);
-        self.leave_faces(&before);
+        self.faces.leave(&before, &self.table, self.now);
         self.forget_terms();
         self.look_for_losses();
         self.look();
@@ -366,7 +363,24 @@ impl Mirrors {
     /// The next remote device that the table needs no more. Nothing that was sent there can take effect
     /// from now on, or it does not matter: the caller ends all operations on it at once.
     pub fn poll_abandoned(&mut self) -> Option<DeviceId> {
-        self.abandoned.pop_front()
+        self.faces.poll_abandoned()
+    }
+
+    /// Tells the health of the device that stands for a mirror.
+    pub fn set_health(&mut self, mirror: MirrorId, health: Arc<Health>) {
+        self.losses.set_health(mirror, health);
+        self.look_for_losses();
+    }
+
+    /// The next mirror of which answered writes may be lost. Its device is suspect.
+    pub fn poll_lost(&mut self) -> Option<MirrorId> {
+        self.losses.poll()
+    }
+
+    fn look_for_losses(&mut self) {
+        if !self.is(Mutant::LossUntold) {
+            self.losses.look(&self.table);
+        }
     }
 
     /// The time at which [`Self::handle_timeout`] must be called.

@@ -39,12 +39,176 @@ mod wire;
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use nearflash_device::{DeviceRequest, DeviceResult, MirrorKey};
+use nearflash_units::Nanos;
+use uuid::Uuid;
+
+use crate::membership::{Known, Note, Pulse, StoreAnswer};
 use crate::mutant::Mutant;
-use run::Run;
+use crate::{MirrorId, MirrorMessage, MirrorTable, Submission, Written};
+use history::{Block, Time};
+use hosts::Op;
+use node::Node;
+use planner::Places;
+use pulses::PulseLink;
+use store::{Call, Store};
+use wire::{Link, LinkKey, Sent};
+use world::Random;
+
+const NODES: usize = 3;
+/// The first nodes have the replicas, unless a planner moves them.
+const REPLICA_NODES: usize = 2;
+const MIRRORS: u32 = 3;
+/// So few that writes overlap often.
+const BLOCKS: u64 = 6;
+const BLOCK: u64 = 4096;
+/// Devices: the node's own, replica faces, primary faces, mirrors.
+const REPLICA_FACES: u32 = 100;
+const PRIMARY_FACES: u32 = 200;
+const FIRST: u32 = 1000;
+/// Ids of forwarded operations at the primary; those of hosts are smaller.
+const FORWARDED: u32 = 1 << 20;
+/// Buffers of copies.
+const COPIES: u32 = 1 << 26;
+const MICRO: Time = 1000;
+const MILLI: Time = 1_000_000;
+/// Nothing fails after that, and no operation begins after that.
+const CALM: Time = 8_000 * MILLI;
+const LAST_OP: Time = 12_000 * MILLI;
+/// When everything is to be well again.
+const REST: Time = 45_000 * MILLI;
+
+type At = (usize, usize);
+
+/// The stamp of a write, a block of it, and when it was answered.
+type Answered = (u64, u64, Time);
 
 /// How often something happened, to show that the simulation is worth its name.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+/// A thing that happens at a time.
+#[derive(Debug)]
+enum Event {
+    Timeout(At, u64),
+    Mail(At, u64, MirrorMessage),
+    Table(At, u64, Arc<MirrorTable>, u64),
+    Leases(At, u64, Vec<(MirrorId, Nanos)>),
+    TellWritten(At, u64, MirrorId, u32),
+    Copy(At, u64, MirrorId, u32, Option<Written>),
+    Device(At, u64, u64, Submission, Vec<(u64, usize)>),
+    Shown(usize, u64, u64),
+    Drain(usize, u64, u64, u32),
+    MembershipTimeout(usize, u64),
+    Copied(usize, u64, u32, u32),
+    Pulse(usize, usize, u64, Pulse),
+    PulseEnd(usize, usize, u64, bool),
+    PulseConnect(usize, usize),
+    StoreCall(Call),
+    StoreAnswer(Call, StoreAnswer),
+    Watch(usize, u64, u32, Known),
+    Noted(usize, u64, Vec<(MirrorKey, Note)>),
+    /// A copy of the slice of a node is made.
+    CopySlice(usize),
+    /// All nodes end, and the store is restored from a snapshot.
+    StoreBack,
+    /// The store gets its newest state again.
+    StoreForward,
+    Plan,
+    /// The volume of a mirror is removed, and a node hears of it.
+    Remove(u32),
+    Gone(usize, u32),
+    Moved(usize, u32, Places, Known),
+    Follow(usize, u64, u32, (Places, Known)),
+    Arrive(usize),
+    Back(usize, Option<DeviceResult>),
+    Claim(LinkKey),
+    Lose(LinkKey),
+    GiveUp(LinkKey, Vec<usize>),
+    NextOp,
+    Submit(usize),
+    Result(At, u64, DeviceRequest, DeviceResult),
+    Start(usize),
+    Learn(usize, u64),
+    Kill(usize, bool),
+    /// The process of a node is asked to end.
+    Stop(usize),
+    /// It hands its mirrors over.
+    Leave(usize, u64, Time),
+    Pause(usize, Time),
+    /// One core of a node does not turn.
+    Stall(At, Time),
+    Cut(usize, usize, Time, bool),
+    Healed(usize, usize),
+    StoreDown(usize, Time),
+    PulseReset(usize, usize),
+}
+
+/// The run of one seed.
+struct Run {
+    random: Random,
+    now: Time,
+    agenda: BTreeMap<(Time, u64), Event>,
+    events: u64,
+    mutant: Option<Mutant>,
+    /// Replicas that are out of sync are replaced by new ones on other nodes.
+    has_planner: bool,
+    /// Cores do not turn for a while.
+    has_stalls: bool,
+    /// The node with the core that does not turn while nothing else fails, and when.
+    stall: Option<(usize, std::ops::Range<Time>)>,
+    /// Volumes are removed under load.
+    has_removals: bool,
+    nodes: Vec<Node>,
+    store: Store,
+    pulses: Vec<Vec<PulseLink>>,
+    cuts: BTreeMap<(usize, usize), Time>,
+    mail: BTreeMap<(usize, usize, usize), Time>,
+    /// By node: how often its device has lost what was under way.
+    devices_epoch: Vec<u64>,
+    links: BTreeMap<LinkKey, Link>,
+    sent: Vec<Sent>,
+    ops: Vec<Op>,
+    /// The stamps in each buffer, by block.
+    buffers: BTreeMap<u32, Vec<u64>>,
+    copies: u32,
+    /// By place: the stamps in the order in which a device first held them.
+    orders: BTreeMap<u64, Vec<u64>>,
+    /// Operations under way with each host's buffer.
+    uses: BTreeMap<u32, usize>,
+    open: usize,
+    blocks: BTreeMap<(u32, u64), Block>,
+    /// By node and mirror: the writes that its process has answered and not flushed.
+    answered: BTreeMap<(usize, u32), Vec<Answered>>,
+    counts: Counts,
+    problem: Option<String>,
+    lossy: u64,
+    /// Failed writes, slow operations of devices, and late requests: each of a thousand.
+    errors: u64,
+    /// Reads after which a block cannot be read any more, and the node to which alone that happens.
+    scratches: u64,
+    scratched_only: Option<usize>,
+    slow: u64,
+    late: u64,
+    is_cruel: bool,
+    /// Slices are restored from copies of their last run.
+    restores: bool,
+    /// How often the store is restored while all nodes are down.
+    store_restores: u64,
+    /// Nothing fails: a node leaves, and no more.
+    is_orderly: bool,
+    /// The last replicas in sync lose their power, and nothing else fails.
+    is_dark: bool,
+    /// A node that writes a block that it could not read loses its power meanwhile, once in a while.
+    tears: bool,
+    power_at: Time,
+    is_traced: bool,
+}
+
+fn mirror_key(number: u32) -> MirrorKey {
+    MirrorKey { volume: Uuid::from_bytes([1; 16]), number }
+}
 
 /// The least counts of the seeds of the test: each is roughly a third of what comes up.
 const FLOOR: &[(&str, u64)] = &[

@@ -8,10 +8,11 @@
 //! The other nodes of a mirror that is gone end its requests when they hear of it, too. Until then, its
 //! faces are not left, because the connections that they share with other mirrors would be closed.
 
+use std::collections::VecDeque;
+
 use nearflash_device::DeviceId;
 use nearflash_units::Nanos;
 
-use super::Mirrors;
 use crate::table::{MirrorId, MirrorTable};
 
 /// The time for which answers of an earlier primary are waited for.
@@ -22,23 +23,36 @@ const LAST_ANSWERS: Nanos = Nanos::from_secs(2);
 
 /// A face of a mirror that is left later: that of an earlier primary, or any face of one that is gone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Former {
+struct Former {
     mirror: MirrorId,
     device: DeviceId,
     until: Nanos,
 }
 
-impl Mirrors {
+/// The remote devices that are left.
+#[derive(Debug, Default)]
+pub(super) struct Faces {
+    formers: Vec<Former>,
+    /// Remote devices that are not needed any more.
+    abandoned: VecDeque<DeviceId>,
+}
+
+impl Faces {
+    /// The next remote device that is not needed any more.
+    pub(super) fn poll_abandoned(&mut self) -> Option<DeviceId> {
+        self.abandoned.pop_front()
+    }
+
     /// Leaves the remote devices that only the table before this one names.
-    pub(super) fn leave_faces(&mut self, before: &MirrorTable) {
+    pub(super) fn leave(&mut self, before: &MirrorTable, table: &MirrorTable, now: Nanos) {
         for (mirror, old) in before.entries() {
-            let Some(new) = self.table.entry(mirror) else {
-                let until = self.now.plus(LAST_ANSWERS);
+            let Some(new) = table.entry(mirror) else {
+                let until = now.plus(LAST_ANSWERS);
                 let faces = old.primary.into_iter().chain(old.remote.map(|remote| remote.device));
                 self.formers.extend(faces.map(|device| Former { mirror, device, until }));
                 continue;
             };
-            let until = self.now.plus(ANSWERS);
+            let until = now.plus(ANSWERS);
             let remote = old.remote.filter(|old| new.remote != Some(*old));
             let primary = old.primary.filter(|old| new.primary != Some(*old));
             self.abandoned.extend(remote.map(|remote| remote.device));
@@ -46,10 +60,10 @@ impl Mirrors {
         }
     }
 
-    /// Leaves the faces whose time is over.
-    pub(super) fn look_at_formers(&mut self) {
-        let Self { formers, abandoned, table, now, .. } = self;
-        for Former { mirror, device, .. } in formers.extract_if(.., |it| it.until <= *now) {
+    /// Leaves the faces whose time is over. Returns when the next one is left.
+    pub(super) fn look(&mut self, table: &MirrorTable, now: Nanos) -> Option<Nanos> {
+        let Self { formers, abandoned } = self;
+        for Former { mirror, device, .. } in formers.extract_if(.., |it| it.until <= now) {
             let entry = table.entry(mirror);
             let is_used = entry.is_some_and(|entry| {
                 let remote = entry.remote.map(|remote| remote.device);
@@ -59,7 +73,6 @@ impl Mirrors {
                 abandoned.push_back(device);
             }
         }
-        let next = self.formers.iter().map(|former| former.until);
-        self.look_at = self.look_at.into_iter().chain(next).min();
+        self.formers.iter().map(|former| former.until).min()
     }
 }

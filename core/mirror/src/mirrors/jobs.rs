@@ -96,6 +96,12 @@ impl Mirrors {
         self.submissions.push_back(Submission::new(request, job.mirror, None));
     }
 
+    /// The start in which an operation that is sent now is done.
+    fn note_start(&mut self, slot: usize) {
+        let since = self.entry(self.jobs[slot].mirror).map(|entry| entry.kept_since);
+        self.jobs[slot].kept_since = since.unwrap_or(Term::first());
+    }
+
     fn pass(&mut self, slot: usize, request: DeviceRequest, sent: SentIn) {
         self.jobs[slot].stage = Stage::Passing(request.device);
         self.note_start(slot);
@@ -381,8 +387,7 @@ impl Mirrors {
 
     /// Looks at all that waits.
     pub(super) fn look(&mut self) {
-        self.look_at = None;
-        self.look_at_formers();
+        self.look_at = self.faces.look(&self.table, self.now);
         self.look_at_copies();
         for slot in 0..self.jobs.capacity() {
             if self.jobs.contains(slot) {
@@ -442,7 +447,7 @@ impl Mirrors {
 
     /// Ends a job.
     pub(super) fn end(&mut self, slot: usize, result: DeviceResult) {
-        self.note_answer(&self.jobs[slot], result);
+        self.losses.note_answer(&self.jobs[slot], result);
         let DeviceRequest { id, operation, .. } = self.jobs[slot].request;
         self.ended.push_back((id, told(operation, result)));
         if self.jobs[slot].stage == Stage::Locking && self.jobs[slot].ticket.is_none() {

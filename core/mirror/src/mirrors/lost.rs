@@ -15,10 +15,8 @@ use std::sync::Arc;
 use nearflash_device::{DeviceOperation, DeviceResult, Health};
 use nearflash_units::index;
 
-use super::Mirrors;
 use crate::job::{Job, Stage};
-use crate::mutant::Mutant;
-use crate::table::{MirrorId, Term};
+use crate::table::{MirrorId, MirrorTable, Term};
 
 /// The health of the mirrors.
 #[derive(Debug, Default)]
@@ -29,44 +27,34 @@ pub(super) struct Losses {
     lost: VecDeque<MirrorId>,
 }
 
-/// The interface to the caller.
-impl Mirrors {
+impl Losses {
     /// Tells the health of the device that stands for a mirror.
-    pub fn set_health(&mut self, mirror: MirrorId, health: Arc<Health>) {
-        let all = &mut self.losses.health;
-        if all.len() <= index(mirror.0) {
-            all.resize(index(mirror.0) + 1, None);
+    pub(super) fn set_health(&mut self, mirror: MirrorId, health: Arc<Health>) {
+        let place = index(mirror.0);
+        if self.health.len() <= place {
+            self.health.resize(place + 1, None);
         }
-        all[index(mirror.0)] = Some(health);
-        self.look_for_loss(mirror);
+        self.health[place] = Some(health);
     }
 
     /// The next mirror of which answered writes may be lost. Its device is suspect.
-    pub fn poll_lost(&mut self) -> Option<MirrorId> {
-        self.losses.lost.pop_front()
+    pub(super) fn poll(&mut self) -> Option<MirrorId> {
+        self.lost.pop_front()
     }
-}
 
-impl Mirrors {
     fn health(&self, mirror: MirrorId) -> Option<&Health> {
-        self.losses.health.get(index(mirror.0))?.as_deref()
+        self.health.get(index(mirror.0))?.as_deref()
     }
 
     /// Compares the starts of a new table with the former ones.
-    pub(super) fn look_for_losses(&mut self) {
-        let known = (0..).map(MirrorId).zip(&self.losses.health);
-        let mirrors: Vec<MirrorId> = known.filter(|(_, it)| it.is_some()).map(|it| it.0).collect();
-        mirrors.into_iter().for_each(|mirror| self.look_for_loss(mirror));
-    }
-
-    fn look_for_loss(&mut self, mirror: MirrorId) {
-        if self.is(Mutant::LossUntold) {
-            return;
-        }
-        let since = self.entry(mirror).map(|entry| entry.kept_since);
-        let health = self.health(mirror);
-        if since.zip(health).is_some_and(|(since, health)| health.note_later_start(start(since))) {
-            self.losses.lost.push_back(mirror);
+    pub(super) fn look(&mut self, table: &MirrorTable) {
+        let Self { health, lost } = self;
+        for (mirror, health) in (0..).map(MirrorId).zip(health) {
+            let since = table.entry(mirror).map(|entry| entry.kept_since);
+            let known = since.zip(health.as_ref());
+            if known.is_some_and(|(since, health)| health.note_later_start(start(since))) {
+                lost.push_back(mirror);
+            }
         }
     }
 
@@ -90,12 +78,6 @@ impl Mirrors {
             }
             _ => {}
         }
-    }
-
-    /// The start in which an operation that is sent now is done.
-    pub(super) fn note_start(&mut self, slot: usize) {
-        let since = self.entry(self.jobs[slot].mirror).map(|entry| entry.kept_since);
-        self.jobs[slot].kept_since = since.unwrap_or(Term::first());
     }
 }
 

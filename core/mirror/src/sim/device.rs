@@ -6,8 +6,8 @@ use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
 
-use super::run::{At, BLOCK, COPIES, Event, MICRO, MILLI, Run};
 use super::world::Random;
+use super::{At, BLOCK, COPIES, Event, MICRO, MILLI, Run};
 use crate::mutant::Mutant;
 use crate::{Buffers, DigestKey, Submission};
 

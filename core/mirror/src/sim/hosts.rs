@@ -6,7 +6,7 @@ use nearflash_units::{ByteLen, ByteOffset, index};
 
 use super::device::buffer_of;
 use super::history::{End, Time};
-use super::run::{
+use super::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES,
     REPLICA_NODES, Run,
 };

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceId, Health, MirrorKey};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
-use uuid::Uuid;
 
 use super::history::Time;
 use super::planner::Places;
 use super::pulses::node_key;
-use super::run::{
-    At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, PRIMARY_FACES, REPLICA_FACES, Run,
-};
 use super::store::Call;
 use super::world::{Copy, Device};
+use super::{
+    At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, PRIMARY_FACES, REPLICA_FACES, Run,
+    mirror_key,
+};
 use crate::membership::{
     Action, Known, Membership, MirrorConfig, Note, NoteVerdict, Replica, Scope, SliceState, View,
 };
@@ -618,10 +618,6 @@ impl Run {
             deallocates: false,
         }
     }
-}
-
-pub(super) fn mirror_key(number: u32) -> MirrorKey {
-    MirrorKey { volume: Uuid::from_bytes([1; 16]), number }
 }
 
 fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {

@@ -8,8 +8,8 @@
 use nearflash_units::index;
 
 use super::history::Time;
-use super::node::mirror_key;
-use super::run::{BLOCKS, Event, MILLI, MIRRORS, NODES, REPLICA_NODES, Run};
+use super::mirror_key;
+use super::{BLOCKS, Event, MILLI, MIRRORS, NODES, REPLICA_NODES, Run};
 use crate::membership::Known;
 
 /// When the last replica gets a place.

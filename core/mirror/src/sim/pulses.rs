@@ -1,7 +1,7 @@
 //! The pulses between the nodes that have replicas, and partitions.
 
 use super::history::Time;
-use super::run::{Event, MICRO, MILLI, Run};
+use super::{Event, MICRO, MILLI, Run};
 use crate::membership::Pulse;
 
 /// The pulse from one node to another.

@@ -4,7 +4,7 @@
 //! the table of its cores. All operations on it must end.
 
 use super::node::Node;
-use super::run::{Event, LAST_OP, MILLI, MIRRORS, Run};
+use super::{Event, LAST_OP, MILLI, MIRRORS, Run};
 use crate::MirrorId;
 use crate::mutant::Mutant;
 

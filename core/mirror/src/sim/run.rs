@@ -3,168 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceRequest, DeviceResult, MirrorKey};
-use nearflash_units::Nanos;
-
-use super::Counts;
 use super::device::CopyBuffers;
-use super::history::{Block, Time};
-use super::hosts::Op;
-use super::node::{Node, mirror_key};
-use super::planner::Places;
+use super::node::Node;
 use super::pulses::PulseLink;
-use super::store::{Call, Store};
-use super::wire::{Link, LinkKey, Sent};
+use super::store::Store;
 use super::world::Random;
-use crate::membership::{Known, Note, Pulse, StoreAnswer, Token};
-use crate::mutant::Mutant;
-use crate::{
-    Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission, Written,
+use super::{
+    At, BLOCK, BLOCKS, CALM, Counts, Event, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES,
+    REPLICA_NODES, REST, Run, Time, mirror_key,
 };
-
-pub(super) const NODES: usize = 3;
-/// The first nodes have the replicas, unless a planner moves them.
-pub(super) const REPLICA_NODES: usize = 2;
-pub(super) const MIRRORS: u32 = 3;
-/// So few that writes overlap often.
-pub(super) const BLOCKS: u64 = 6;
-pub(super) const BLOCK: u64 = 4096;
-/// Devices: the node's own, replica faces, primary faces, mirrors.
-pub(super) const REPLICA_FACES: u32 = 100;
-pub(super) const PRIMARY_FACES: u32 = 200;
-pub(super) const FIRST: u32 = 1000;
-/// Ids of forwarded operations at the primary; those of hosts are smaller.
-pub(super) const FORWARDED: u32 = 1 << 20;
-/// Buffers of copies.
-pub(super) const COPIES: u32 = 1 << 26;
-pub(super) const MICRO: Time = 1000;
-pub(super) const MILLI: Time = 1_000_000;
-/// Nothing fails after that, and no operation begins after that.
-const CALM: Time = 8_000 * MILLI;
-pub(super) const LAST_OP: Time = 12_000 * MILLI;
-/// When everything is to be well again.
-const REST: Time = 45_000 * MILLI;
-
-pub(super) type At = (usize, usize);
-
-/// The stamp of a write, a block of it, and when it was answered.
-pub(super) type Answered = (u64, u64, Time);
-
-#[derive(Debug)]
-pub(super) enum Event {
-    Timeout(At, u64),
-    Mail(At, u64, MirrorMessage),
-    Table(At, u64, Arc<MirrorTable>, u64),
-    Leases(At, u64, Vec<(MirrorId, Nanos)>),
-    TellWritten(At, u64, MirrorId, u32),
-    Copy(At, u64, MirrorId, u32, Option<Written>),
-    Device(At, u64, u64, Submission, Vec<(u64, usize)>),
-    Shown(usize, u64, u64),
-    Drain(usize, u64, u64, u32),
-    MembershipTimeout(usize, u64),
-    Copied(usize, u64, u32, u32),
-    Pulse(usize, usize, u64, Pulse),
-    PulseEnd(usize, usize, u64, bool),
-    PulseConnect(usize, usize),
-    StoreCall(Call),
-    StoreAnswer(Call, StoreAnswer),
-    Watch(usize, u64, u32, Known),
-    Noted(usize, u64, Vec<(MirrorKey, Note)>),
-    /// A copy of the slice of a node is made.
-    CopySlice(usize),
-    /// All nodes end, and the store is restored from a snapshot.
-    StoreBack,
-    /// The store gets its newest state again.
-    StoreForward,
-    Plan,
-    /// The volume of a mirror is removed, and a node hears of it.
-    Remove(u32),
-    Gone(usize, u32),
-    Moved(usize, u32, Places, Known),
-    Follow(usize, u64, u32, (Places, Known)),
-    Arrive(usize),
-    Back(usize, Option<DeviceResult>),
-    Claim(LinkKey),
-    Lose(LinkKey),
-    GiveUp(LinkKey, Vec<usize>),
-    NextOp,
-    Submit(usize),
-    Result(At, u64, DeviceRequest, DeviceResult),
-    Start(usize),
-    Learn(usize, u64),
-    Kill(usize, bool),
-    /// The process of a node is asked to end.
-    Stop(usize),
-    /// It hands its mirrors over.
-    Leave(usize, u64, Time),
-    Pause(usize, Time),
-    /// One core of a node does not turn.
-    Stall(At, Time),
-    Cut(usize, usize, Time, bool),
-    Healed(usize, usize),
-    StoreDown(usize, Time),
-    PulseReset(usize, usize),
-}
-
-pub(super) struct Run {
-    pub(super) random: Random,
-    pub(super) now: Time,
-    agenda: BTreeMap<(Time, u64), Event>,
-    events: u64,
-    pub(super) mutant: Option<Mutant>,
-    /// Replicas that are out of sync are replaced by new ones on other nodes.
-    pub(super) has_planner: bool,
-    /// Cores do not turn for a while.
-    pub(super) has_stalls: bool,
-    /// The node with the core that does not turn while nothing else fails, and when.
-    pub(super) stall: Option<(usize, std::ops::Range<Time>)>,
-    /// Volumes are removed under load.
-    pub(super) has_removals: bool,
-    pub(super) nodes: Vec<Node>,
-    pub(super) store: Store,
-    pub(super) pulses: Vec<Vec<PulseLink>>,
-    pub(super) cuts: BTreeMap<(usize, usize), Time>,
-    mail: BTreeMap<(usize, usize, usize), Time>,
-    /// By node: how often its device has lost what was under way.
-    pub(super) devices_epoch: Vec<u64>,
-    pub(super) links: BTreeMap<LinkKey, Link>,
-    pub(super) sent: Vec<Sent>,
-    pub(super) ops: Vec<Op>,
-    /// The stamps in each buffer, by block.
-    pub(super) buffers: BTreeMap<u32, Vec<u64>>,
-    copies: u32,
-    /// By place: the stamps in the order in which a device first held them.
-    pub(super) orders: BTreeMap<u64, Vec<u64>>,
-    /// Operations under way with each host's buffer.
-    pub(super) uses: BTreeMap<u32, usize>,
-    pub(super) open: usize,
-    pub(super) blocks: BTreeMap<(u32, u64), Block>,
-    /// By node and mirror: the writes that its process has answered and not flushed.
-    pub(super) answered: BTreeMap<(usize, u32), Vec<Answered>>,
-    pub(super) counts: Counts,
-    problem: Option<String>,
-    pub(super) lossy: u64,
-    /// Failed writes, slow operations of devices, and late requests: each of a thousand.
-    pub(super) errors: u64,
-    /// Reads after which a block cannot be read any more, and the node to which alone that happens.
-    pub(super) scratches: u64,
-    pub(super) scratched_only: Option<usize>,
-    pub(super) slow: u64,
-    pub(super) late: u64,
-    is_cruel: bool,
-    /// Slices are restored from copies of their last run.
-    pub(super) restores: bool,
-    /// How often the store is restored while all nodes are down.
-    pub(super) store_restores: u64,
-    /// Nothing fails: a node leaves, and no more.
-    pub(super) is_orderly: bool,
-    /// The last replicas in sync lose their power, and nothing else fails.
-    is_dark: bool,
-    /// A node that writes a block that it could not read loses its power meanwhile, once in a while.
-    pub(super) tears: bool,
-    power_at: Time,
-    is_traced: bool,
-}
+use crate::membership::Token;
+use crate::mutant::Mutant;
+use crate::{Core, DigestKey, MirrorId, MirrorMessage, Mirrors, Role, Written};
 
 impl Run {
     pub(super) fn new(seed: u64, mutant: Option<Mutant>, has_planner: bool) -> Self {

@@ -1,7 +1,7 @@
 //! Cores that do not turn, while the rest of their process goes on.
 
 use super::history::Time;
-use super::run::{At, Event, MILLI, REPLICA_NODES, Run};
+use super::{At, Event, MILLI, REPLICA_NODES, Run};
 
 impl Run {
     /// Returns whether nothing else is to fail.

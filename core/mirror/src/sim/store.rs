@@ -6,7 +6,7 @@ use nearflash_units::index;
 
 use super::history::Time;
 use super::planner::Places;
-use super::run::{Event, MICRO, MILLI, NODES, Run};
+use super::{Event, MICRO, MILLI, NODES, Run};
 use crate::membership::{Conflict, Element, Known, Proposal, Record, StoreAnswer, Token};
 use crate::table::Term;
 

@@ -10,7 +10,7 @@ use nearflash_units::{ByteLen, index};
 
 use super::device::{buffer_of, digest};
 use super::history::Time;
-use super::run::{
+use super::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, MICRO, MILLI, MIRRORS, PRIMARY_FACES,
     REPLICA_FACES, Run,
 };
