@@ -152,11 +152,11 @@ fn changes_are_recorded_with_who_made_them_and_outlive_the_node() {
     let place = Place::new();
     let node = start(&place);
     node.command(&["volume", "create", "web=4MiB@r"]);
-    // A change leaves one line.
+    node.terminate();
+    // A change leaves one line. A thread of its own writes the log, which is complete when the node has ended.
     let log = place.log();
     let of_web: Vec<&str> = log.lines().filter(|line| line.contains("\"web\"")).collect();
     assert_eq!(of_web.len(), 1, "{log}");
-    node.terminate();
     let node = start(&place);
     node.command(&["volume", "remove", "web", "--force"]);
     node.terminate();
