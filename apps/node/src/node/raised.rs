@@ -1,11 +1,14 @@
 //! The events that sessions are told after a change of the space.
 
+use std::collections::BTreeMap;
+
 use nearflash_request::{Addressees, Attention, Raised, VolumeId};
-use nearflash_space::{Space, Volume};
+use nearflash_space::{Name, Space, Volume};
 
 /// The events to report to sessions after a change of a space's volumes: new sizes, and targets
 /// whose logical units have changed.
 pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
+    let (units_before, units) = (units(old), units(new));
     let mut raised = Vec::new();
     let tell = |volume: &Volume, attention| Raised {
         volume: Some(volume.id),
@@ -15,16 +18,22 @@ pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
     for volume in new.served() {
         let before = old.volume(&volume.name);
         let before = before.filter(|before| before.id == volume.id && !before.is_empty());
-        if before.is_some_and(|before| before.blocks != volume.blocks) {
+        let Some(before) = before else { continue };
+        if before.blocks != volume.blocks {
             raised.push(tell(volume, Attention::CapacityChanged));
         }
-        let units = |space: &Space| -> Vec<VolumeId> {
-            let same = space.served().filter(|other| other.subsystem == volume.subsystem);
-            same.map(|other| other.id).collect()
-        };
-        if before.is_some() && units(old) != units(new) {
+        if units_before.get(&volume.subsystem) != units.get(&volume.subsystem) {
             raised.push(tell(volume, Attention::UnitsChanged));
         }
     }
     raised
+}
+
+/// The volumes of each subsystem, which are the logical units of its target.
+fn units(space: &Space) -> BTreeMap<&Name, Vec<VolumeId>> {
+    let mut units: BTreeMap<&Name, Vec<VolumeId>> = BTreeMap::new();
+    for volume in space.served() {
+        units.entry(&volume.subsystem).or_default().push(volume.id);
+    }
+    units
 }
