@@ -116,7 +116,7 @@ fn a_node_that_pauses_for_a_short_time_costs_no_path() {
 }
 
 /// The number of all seeds, and how often each event must occur in all of them: far less often than it does.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 32;
 const FLOOR: [(&str, u64); 7] = [
     ("nodes parted", 5),
     ("node lost", 5),

@@ -126,7 +126,7 @@ fn a_node_that_pauses_for_longer_than_a_keep_alive_time_ends_its_controllers_bef
 }
 
 /// The number of all seeds, and how often each event must occur in all of them: far less often than it does.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 32;
 const FLOOR: [(&str, u64); 6] = [
     ("partition", 20),
     ("partition over", 15),
