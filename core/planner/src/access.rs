@@ -20,10 +20,10 @@ use crate::refusal::Refusal;
 /// A volume that a caller names, and the right on it.
 pub type Listed = (Name, Rights);
 
-/// The volume of this name, if somebody can have rights on it.
+/// Looks up the volume of this name that callers can have rights on.
 ///
 /// # Errors
-/// When there is none.
+/// The node has no such volume.
 pub fn volume_named<'a>(space: &'a Space, name: &Name) -> Result<&'a Volume, Refusal> {
     let found = space.volume(name).filter(|volume| volume.home.is_public());
     Ok(found.ok_or_else(|| VolumeError::NotFound(name.clone()))?)

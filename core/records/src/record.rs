@@ -124,7 +124,7 @@ pub trait Record: Serialize + DeserializeOwned {
     }
 }
 
-/// The value of the keys that make a name, an ordinal or a namespace id unique: its holder.
+/// The value of a key that reserves a name, an ordinal or a namespace number for one node or volume.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnerRecord {

@@ -323,7 +323,7 @@ pub(crate) fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     table
 }
 
-/// A table with a row for each item, or the sentence that there is none.
+/// A table that has a row for each item. If there are no items, the text is `none`.
 fn listed<T, const COLUMNS: usize>(
     items: &[T],
     none: &str,
