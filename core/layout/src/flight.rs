@@ -91,8 +91,8 @@ impl Flight {
         }
     }
 
-    /// It has several operations, none of which is the whole request.
-    pub(crate) fn is_in_pieces(&mut self) {
+    /// Its operations become parts of the request: none of them covers the whole range.
+    pub(crate) fn divide(&mut self) {
         self.cause.is_whole = false;
     }
 

@@ -31,6 +31,7 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
+    /// The device that the operation flushes; `None` for an operation that is no flush.
     #[inline]
     pub(crate) fn device_of(id: OperationId) -> Option<DeviceId> {
         (id.io >= FLUSHES).then_some(DeviceId(id.io & !FLUSHES))

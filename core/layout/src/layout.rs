@@ -134,7 +134,7 @@ impl Layout {
             trim(flight, kind);
             return None;
         }
-        flight.is_in_pieces();
+        flight.divide();
         let ranges = std::iter::once(range).chain(more);
         lay_out(flight, ready, id, (volume, entry), (operation, ranges));
         trim(flight, kind);

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use nearflash::direct::{OwnerOptions, Ownership};
 use nearflash::{Client, Credentials};
 use nearflash_files_service::{Disk as _, VolumeDisk};
-use nearflash_node_tests::{Door, Node, Place, nearflash};
+use nearflash_node_tests::{Door, Node, Place, eventually, nearflash};
 use nearflash_units::ByteOffset;
 use serde_json::Value;
 
@@ -334,7 +334,9 @@ fn a_node_serves_its_other_volumes_while_the_metadata_of_one_is_damaged() {
     done(&["get", &format!("{}/kept", url(&node, "good")), &copy]);
     assert!(std::fs::read(&copy).unwrap() == bytes(100_000));
     done(&["check", &url(&node, "good")]);
-    assert!(place.log().contains("cannot serve files: metadata of volume 'bad' is damaged"));
+    eventually("the log names the volume", || {
+        place.log().contains("cannot serve files: metadata of volume 'bad' is damaged")
+    });
     let verdict = &node.command(&["status"])["verdict"];
     assert_eq!(verdict["level"], "problem");
     let reason = verdict["reasons"][0].as_str().unwrap();

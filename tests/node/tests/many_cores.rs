@@ -268,5 +268,5 @@ fn a_host_without_a_name_or_an_identifier_is_served_and_called_unnamed() {
         assert_eq!(io.run_with(&write, &[7; 4096]), Status::SUCCESS);
     }
     assert_eq!(node.command(&["status"])["hosts"][0]["host"], "unnamed");
-    assert!(place.log().contains("unnamed"));
+    eventually("the log names the host so", || place.log().contains("unnamed"));
 }
