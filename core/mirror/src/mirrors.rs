@@ -369,7 +369,9 @@ impl Mirrors {
     /// Tells the health of the device that stands for a mirror.
     pub fn set_health(&mut self, mirror: MirrorId, health: Arc<Health>) {
         self.losses.set_health(mirror, health);
-        self.look_for_losses();
+        if !self.is(Mutant::LossUntold) {
+            self.losses.look_at(mirror, &self.table);
+        }
     }
 
     /// The next mirror of which answered writes may be lost. Its device is suspect.

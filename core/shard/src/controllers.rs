@@ -45,7 +45,7 @@ impl Controllers {
     pub(crate) fn new(mut target: Target, served: &Served, core_count: u16) -> Self {
         target.set_rights(Arc::clone(&served.rights));
         target.set_elsewhere(Arc::clone(&served.elsewhere));
-        let published = target.publish(served.namespaces.to_vec());
+        let published = target.publish(Arc::clone(&served.namespaces));
         published.expect("the control side gives each namespace a number of its own");
         target.set_keyed_hosts(Arc::clone(&served.keyed));
         let associations = Associations::default();

@@ -48,13 +48,16 @@ impl Losses {
 
     /// Compares the starts of a new table with the former ones.
     pub(super) fn look(&mut self, table: &MirrorTable) {
-        let Self { health, lost } = self;
-        for (mirror, health) in (0..).map(MirrorId).zip(health) {
-            let since = table.entry(mirror).map(|entry| entry.kept_since);
-            let known = since.zip(health.as_ref());
-            if known.is_some_and(|(since, health)| health.note_later_start(start(since))) {
-                lost.push_back(mirror);
-            }
+        let mirrors = (0..).map(MirrorId).take(self.health.len());
+        mirrors.for_each(|mirror| self.look_at(mirror, table));
+    }
+
+    /// Compares the starts of one mirror. A caller tells the health of thousands, one after the other.
+    pub(super) fn look_at(&mut self, mirror: MirrorId, table: &MirrorTable) {
+        let since = table.entry(mirror).map(|entry| entry.kept_since);
+        let known = since.zip(self.health(mirror));
+        if known.is_some_and(|(since, health)| health.note_later_start(start(since))) {
+            self.lost.push_back(mirror);
         }
     }
 
