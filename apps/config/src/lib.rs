@@ -43,6 +43,7 @@ pub use error::{ConfigError, Key, Origin, ValueError};
 pub use hosts::{HostAccess, InitiatorAccess};
 pub use http::{HttpConfig, HttpDoor};
 /// The name of an NVMe host.
+pub use nearflash_access::Anonymous;
 pub use nearflash_nvme::Nqn as HostNqn;
 pub use nearflash_nvme::tls::{Demand, Derivation};
 pub use remote::RemoteSpec;
@@ -135,16 +136,6 @@ pub struct AccessConfig {
     pub credentials: Vec<CredentialSpec>,
     /// Their grants.
     pub grants: Vec<GrantSpec>,
-}
-
-/// The protocols that admit peers without a key, where their addresses do, also after the last key of the protocol
-/// was removed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Anonymous {
-    /// Direct clients.
-    pub direct: bool,
-    /// iSCSI initiators.
-    pub iscsi: bool,
 }
 
 /// A node's part in a cluster.

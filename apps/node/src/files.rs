@@ -24,16 +24,14 @@ use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
 use nearflash_direct::wire::Rights;
 use nearflash_files_service::{Allowed, Below, ConnectionId, Path as FilesPath};
+use nearflash_publish::{FILES_KEY, FilesAccess};
 use nearflash_request::VolumeId;
 use nearflash_shard::ClientPlace;
 use nearflash_space::Name;
 
 use crate::end_of_panic::EndOfPanic;
-use crate::runtime_face::{FilesAccess, FilesNews, OnFiles, Runtime};
+use crate::runtime_face::{FilesNews, OnFiles, Runtime};
 use volume::Volume;
-
-/// The key of the owner. No credential has it, for it is no name of one.
-pub(crate) const FILES_KEY: &str = "~files";
 
 /// The socket of the owner, in the data directory.
 const SOCKET: &str = "files.sock";

@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo, VolumeResize};
 use nearflash_planner::{Lost, Refusal};
+use nearflash_publish::{Records, iscsi_names};
 use nearflash_records::kept::SeenRecord;
 use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
@@ -46,14 +47,12 @@ use uuid::Uuid;
 use crate::cluster::Follower;
 use crate::doors::Addresses;
 use crate::error::NodeError;
-use crate::exports::{direct_access, published, volume_info};
 use crate::files::FilesOwner;
 use crate::health::Health;
-use crate::iscsi_names;
-use crate::prepare::{Prepared, keep_grants_on};
+use crate::prepare::{Outfit, Prepared, keep_grants_on};
 use crate::recorded::Recorder;
-use crate::records::Records;
-use crate::{Asker, DirectAccess, Outfit, Runtime, Ticket, Update};
+use crate::volume_info::volume_info;
+use crate::{Asker, Runtime, Ticket};
 use nearflash_config::{Protocol, ValueError};
 
 use activity::Watched;
@@ -122,8 +121,8 @@ pub(crate) struct Node {
 /// The recorded and served state.
 struct Served {
     recorded: Records,
-    /// The access that was last published to the cores.
-    direct: Arc<DirectAccess>,
+    /// The time at which the access of direct clients was last published to the cores.
+    shown_at: UnixTime,
     /// The node is stopping: the watch for expiry ends.
     is_ending: bool,
 }
@@ -132,15 +131,15 @@ impl Node {
     /// A node from its prepared state, and cores that were started with the same state.
     pub(crate) fn new(
         prepared: Prepared,
-        direct: Arc<DirectAccess>,
+        shown_at: UnixTime,
         runtime: Arc<dyn Runtime>,
         asker: Asker,
         addresses: Addresses,
         health: Health,
     ) -> Self {
-        let Prepared { catalog, devices, peers, recorded, configured, .. } = prepared;
-        let devices = Mutex::new(Outfit { all: devices, peers, mirrors: Vec::new() });
-        let served = Mutex::new(Served { recorded, direct, is_ending: false });
+        let Prepared { catalog, outfit, recorded, configured, .. } = prepared;
+        let devices = Mutex::new(outfit);
+        let served = Mutex::new(Served { recorded, shown_at, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         Self {
             catalog,
@@ -309,12 +308,8 @@ impl Node {
         let before = self.served().recorded.space.clone();
         let shrunk = shrunk(&before, &fresh.space, &volume);
         fresh.space.withhold(shrunk.as_ref().map_or(&[][..], |shrunk| &shrunk.freed));
-        let direct = Arc::new(direct_access(&fresh, now()));
-        let published = published(&fresh, &self.devices(), Arc::clone(&direct));
-        let raised = raised_by(&before, &fresh.space);
-        let ticket = self.runtime.serve(Update { raised, ..published.into() });
         let info = volume_info(&volume, &fresh.space);
-        self.show(fresh, direct);
+        let ticket = self.show(fresh);
         let freed = shrunk.map(|shrunk| self.give_back_after(shrunk, &ticket));
         drop(one);
         Ok((info, ticket, freed))
@@ -390,18 +385,33 @@ impl Node {
         self.served().recorded.clone()
     }
 
+    /// The state that the cores serve, to be changed. The caller holds the lock of changes.
+    fn next(&self) -> nearflash_publish::Served {
+        (*self.runtime.served()).clone()
+    }
+
+    /// Publishes everything that these records say. The caller holds the lock of changes.
+    fn show(&self, recorded: Records) -> Ticket {
+        let raised = raised_by(&self.served().recorded.space, &recorded.space);
+        let (mut next, shown_at) = (self.next(), now());
+        next.follow(&recorded, shown_at);
+        let ticket = self.runtime.serve(next, raised, Vec::new());
+        self.replace(recorded, shown_at);
+        ticket
+    }
+
     /// Replaces the served state by one that the cores have adopted.
-    fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
+    fn replace(&self, recorded: Records, shown_at: UnixTime) {
         let before = self.iscsi_clashes_unless_same(&recorded.space);
         let mut served = self.served();
-        *served = Served { recorded, direct, is_ending: served.is_ending };
+        *served = Served { recorded, shown_at, is_ending: served.is_ending };
         drop(served);
         self.changed.notify_all();
         self.bell.ring();
         if let Some(before) = before {
             let mut clashes = self.iscsi_clashes();
             clashes.retain(|clash| !before.contains(clash));
-            iscsi_names::report(&clashes);
+            status::report_clashes(&clashes);
         }
     }
 

@@ -9,8 +9,9 @@ use nearflash_media::{
     Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage,
     check_distinct, open_after, open_slice,
 };
+use nearflash_mirror::DeviceKind;
 use nearflash_planner::Refusal;
-use nearflash_publish::PeerConfig;
+use nearflash_publish::{Devices, PeerAccess, PeerConfig, Records, iscsi_names};
 use nearflash_space::{Extent, Name, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -19,26 +20,40 @@ use crate::StartError;
 use crate::boot::boot;
 use crate::clustered::Enrolled;
 use crate::error::ZeroError;
-use crate::exports::device_names;
-use crate::iscsi_names;
 use crate::recorded::{Recorded, Recorder};
-use crate::records::Records;
 use crate::remote::{self, Remote};
-use crate::runtime_face::PeerAccess;
+use crate::volume_info::device_names;
 
 /// The state that a node serves from.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) catalog: Recorder,
-    /// A `DeviceId` is an index into this list.
-    pub(crate) devices: Vec<Arc<Device>>,
-    /// Other nodes, whose volumes are the last of the devices.
-    pub(crate) peers: Vec<PeerConfig>,
+    pub(crate) outfit: Outfit,
     pub(crate) recorded: Records,
     /// The volumes of the configuration.
     pub(crate) configured: Vec<Name>,
     /// The slices of the cluster, which are devices, too.
     pub(crate) slices: Slices,
+}
+
+/// The devices and the nodes that the cores know. Both only grow: a device keeps its number.
+#[derive(Debug)]
+pub(crate) struct Outfit {
+    /// A `DeviceId` is an index into this list.
+    pub(crate) all: Vec<Arc<Device>>,
+    /// Other nodes, whose volumes are some of the devices.
+    pub(crate) peers: Vec<PeerConfig>,
+    /// Which devices are mirrors, or faces of mirrors.
+    pub(crate) mirrors: Vec<(DeviceId, DeviceKind)>,
+}
+
+impl Outfit {
+    /// The devices, as the cores know them.
+    pub(crate) fn devices(&self) -> Devices {
+        let all = self.all.iter();
+        let all = all.map(|device| (device.properties(), Arc::clone(device.health())));
+        Devices::new(all, self.peers.clone(), &self.mirrors)
+    }
 }
 
 /// The slices of the node.
@@ -125,7 +140,8 @@ pub(crate) fn prepare(
     let given = devices.iter().map(Arc::as_ref);
     recorded.generation = catalog.record_given((&found, &recorded), given)?;
     let configured = volumes.iter().map(|request| request.name.clone()).collect();
-    Ok(Prepared { catalog, devices, peers, recorded, configured, slices })
+    let outfit = Outfit { all: devices, peers, mirrors: Vec::new() };
+    Ok(Prepared { catalog, outfit, recorded, configured, slices })
 }
 
 /// Opens all devices before it writes to any of them.

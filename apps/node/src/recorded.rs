@@ -14,6 +14,7 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::hosts::HostTable;
+use nearflash_publish::Records;
 use nearflash_records::Key;
 use nearflash_records::key::{Closing, Numbered, Text};
 use nearflash_records::local::{DeviceRecord, HostRecord, LocalState, Revisions, VolumeRecord};
@@ -23,7 +24,6 @@ use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::StartError;
-use crate::records::Records;
 use change::Draft;
 use nearflash_config::Anonymous;
 
@@ -167,6 +167,7 @@ impl Recorded {
             unlisted_hosts: None,
             anonymous: Anonymous::default(),
             tokens,
+            portals: Arc::default(),
             elsewhere: Arc::default(),
             peers: None,
             files: None,

@@ -11,27 +11,22 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use nearflash_access::{ChapAccount, GrantNumber, GrantPath, Rights, Secret};
-use nearflash_cluster::compile::HostDoors;
-use nearflash_config::{Admits, HostAccess, InitiatorAccess, Protocol};
+use nearflash_config::{Admits, HostAccess, Protocol};
 use nearflash_device::DeviceId;
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Owner, Traced};
 use nearflash_media::Device;
-use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
+use nearflash_mirror::{Copied, MirrorId, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
-use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
-use nearflash_nvme::{HostName, NamespaceId, Nqn};
-use nearflash_publish::PeerConfig;
-use nearflash_request::{
-    Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Support, Tag, VolumeId,
-};
+use nearflash_nvme::tls::TlsHosts;
+use nearflash_nvme::{HostName, Nqn};
+use nearflash_publish::Served;
+use nearflash_request::{Change, ChangeResult, Identity, Nexus, Raised, Tag, VolumeId};
 use nearflash_session::DoorTls;
 use nearflash_shard::{ClientPlace, Peer, PlaceKind, Reading};
-use nearflash_space::{Epoch, Home, Name, VolumeTable};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
+use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
 use crate::{Ledger, Ticket};
@@ -51,22 +46,18 @@ pub struct RuntimeConfig {
     pub stall_timeout: Nanos,
     /// The devices; a `DeviceId` is an index into this list.
     pub devices: Vec<Arc<Device>>,
-    /// Other nodes, whose volumes are the last of the devices.
-    pub peers: Vec<PeerConfig>,
     /// The number by which other nodes learn that writes may be lost.
     pub boot: u64,
     /// The state that is served first.
-    pub published: Published,
+    pub served: Served,
     /// The doors. The first door of NVMe/TCP is port 1 of the discovery log.
     pub doors: Vec<OpenDoor>,
     /// Whether the kernel handles the records of TLS, if it can.
     pub ktls: bool,
     /// The NVMe/TCP hosts that are admitted.
     pub hosts: HostAccess,
-    /// The NVMe/TCP hosts that have keys.
-    pub keyed_hosts: HostTable,
-    /// The iSCSI initiators that are admitted.
-    pub initiators: InitiatorAccess,
+    /// The NVMe/TCP hosts that have PSKs.
+    pub tls_hosts: TlsHosts,
     /// Takes the sessions' requests for changes of a volume's shared state; each is answered with
     /// [`Runtime::answer`].
     pub changes: Asker,
@@ -252,130 +243,6 @@ pub enum DoorSocket {
     Local(UnixListener),
 }
 
-/// The served state: an immutable value that is replaced as a whole.
-#[derive(Clone, Debug)]
-pub struct Published {
-    /// The cores' view of the volumes.
-    pub volumes: Arc<VolumeTable>,
-    /// The hosts' view of the volumes, ordered by subsystem and namespace.
-    pub namespaces: Arc<[Namespace]>,
-    /// The rights of hosts on the namespaces.
-    pub hosts: Arc<HostRights>,
-    /// The other nodes that serve the volumes of the cluster.
-    pub elsewhere: Arc<[HostDoors]>,
-    /// The direct clients' view of the volumes.
-    pub direct: Arc<DirectAccess>,
-    /// The iSCSI initiators' view of the volumes, and their accounts.
-    pub iscsi: Arc<IscsiAccess>,
-}
-
-/// A change of what the cores serve: the parts that it replaces, what sessions are told, and the volumes
-/// whose earlier requests are awaited. A core adopts all of it in one turn.
-#[derive(Debug, Default)]
-pub struct Update {
-    /// The devices: the earlier ones, and further ones that are not local.
-    pub devices: Option<Outfit>,
-    /// The cores' view of the volumes.
-    pub volumes: Option<Arc<VolumeTable>>,
-    /// The hosts' view of the volumes.
-    pub namespaces: Option<Arc<[Namespace]>>,
-    /// The rights of hosts on the namespaces.
-    pub hosts: Option<Arc<HostRights>>,
-    /// The other nodes that serve the volumes of the cluster.
-    pub elsewhere: Option<Arc<[HostDoors]>>,
-    /// The NVMe/TCP hosts that have keys. Hosts whose keys were added or removed are disconnected.
-    pub keyed_hosts: Option<HostTable>,
-    /// The access of direct clients.
-    pub direct: Option<Arc<DirectAccess>>,
-    /// The access of initiators. Sessions that the new accounts do not admit end.
-    pub iscsi: Option<Arc<IscsiAccess>>,
-    /// Events for sessions.
-    pub raised: Vec<Raised>,
-    /// The ticket waits for every earlier request on these volumes.
-    pub quiesce: Vec<VolumeId>,
-}
-
-impl From<Published> for Update {
-    fn from(published: Published) -> Self {
-        let Published { volumes, namespaces, hosts, elsewhere, direct, iscsi } = published;
-        Self {
-            volumes: Some(volumes),
-            namespaces: Some(namespaces),
-            hosts: Some(hosts),
-            elsewhere: Some(elsewhere),
-            direct: Some(direct),
-            iscsi: Some(iscsi),
-            ..Self::default()
-        }
-    }
-}
-
-/// The devices and the nodes that the cores know. Both only grow: a device keeps its number.
-#[derive(Clone, Debug)]
-pub struct Outfit {
-    /// The devices, by number.
-    pub all: Vec<Arc<Device>>,
-    /// Other nodes, whose volumes are some of the devices.
-    pub peers: Vec<PeerConfig>,
-    /// Which devices are mirrors, or faces of mirrors.
-    pub mirrors: Vec<(DeviceId, DeviceKind)>,
-}
-
-/// The access of iSCSI initiators: an immutable value that is replaced as a whole.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct IscsiAccess {
-    /// Every target, by name.
-    pub targets: Vec<IscsiTarget>,
-    /// Every CHAP account.
-    pub accounts: Vec<ChapAccount>,
-    /// Whether the anonymous doors require authentication, too.
-    pub is_closed: bool,
-    /// The rights of initiators on the units.
-    pub rights: Arc<HostRights>,
-    /// The other nodes that serve the volumes of the cluster.
-    pub elsewhere: Arc<[HostDoors]>,
-}
-
-/// A subsystem as initiators see it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct IscsiTarget {
-    /// Its iSCSI name.
-    pub name: String,
-    /// Its logical units, by number.
-    pub units: Vec<IscsiUnit>,
-}
-
-/// A volume as initiators see it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct IscsiUnit {
-    /// Its logical unit number, from 0.
-    pub lun: u16,
-    /// The volume behind it.
-    pub volume: VolumeId,
-    /// The volume's name.
-    pub name: Name,
-    /// The volume's UUID.
-    pub uuid: Uuid,
-    /// The size of its blocks.
-    pub block_size: BlockSize,
-    /// The number of its blocks.
-    pub blocks: Blocks,
-    /// Whether completed writes may be lost on a power cut until a flush.
-    pub volatile_cache: bool,
-    /// Whether deallocated blocks release storage.
-    pub deallocates: bool,
-    /// Its optional commands.
-    pub support: Support,
-    /// Whether every node of the cluster serves it.
-    pub on_every_node: bool,
-    /// Whether it keeps all of its storage, even for deallocated blocks.
-    pub is_thick: bool,
-    /// The modes that initiators have changed.
-    pub modes: Modes,
-    /// The number of its current layout.
-    pub epoch: Epoch,
-}
-
 /// A request of the cores to the control side.
 #[derive(Clone, Debug)]
 pub enum Asked {
@@ -447,146 +314,23 @@ pub struct AskedBy {
     pub tag: Tag,
 }
 
-/// The access of direct clients: an immutable value that is replaced as a whole.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct DirectAccess {
-    /// Every volume, by name.
-    pub volumes: Vec<DirectVolume>,
-    /// Every credential, by key id.
-    pub credentials: Vec<DirectCredential>,
-    /// Whether the anonymous doors require a credential, too. Otherwise they give full access.
-    pub is_closed: bool,
-    /// The seals that the node has minted and that have not expired.
-    pub seals: Vec<DirectSeal>,
-    /// The access of the other nodes of the cluster to the parts; `None` without a cluster.
-    pub peers: Option<PeerAccess>,
-    /// The access of the owner of files; `None` if the node owns none.
-    pub files: Option<FilesAccess>,
-}
-
-/// The access of the owner of files, which is a part of the node.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct FilesAccess {
-    /// The secret that it proves to know, another one for each start of the node.
-    pub secret: Secret,
-    /// The volumes.
-    pub volumes: Vec<Name>,
-}
-
-/// The access of the other nodes of the cluster.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct PeerAccess {
-    /// The secret that they prove to know.
-    pub secret: Secret,
-    /// Another number when writes to the parts that no flush followed may have been lost.
-    pub boot: u64,
-}
-
-/// A volume as direct clients see it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DirectVolume {
-    /// The name that clients open.
-    pub name: Name,
-    /// The volume behind it.
-    pub volume: VolumeId,
-    /// The volume's UUID.
-    pub uuid: Uuid,
-    /// Its size.
-    pub len: ByteLen,
-    /// The size of its blocks.
-    pub block_size: BlockSize,
-    /// The number of its current layout.
-    pub epoch: Epoch,
-    /// Where it is recorded.
-    pub home: Home,
-}
-
-/// A credential and its current grants.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DirectCredential {
-    /// Its key id.
-    pub id: Name,
-    /// The secret that the client proves to know.
-    pub secret: Secret,
-    /// Whether it has expired, so that it admits no client.
-    pub is_expired: bool,
-    /// Its grants on bytes that have not expired.
-    pub grants: Vec<DirectGrant>,
-    /// Its grants on files that have not expired.
-    pub files: Vec<DirectFilesGrant>,
-}
-
-/// Rights on the files of a directory of a volume, and below it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DirectFilesGrant {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The directory.
-    pub path: GrantPath,
-    /// The rights.
-    pub rights: Rights,
-}
-
-/// A seal that the node has minted for an operator.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DirectSeal {
-    /// The number of the grant.
-    pub number: GrantNumber,
-    /// The secret of the seal's key.
-    pub secret: Secret,
-    /// The bytes and the rights.
-    pub grant: DirectGrant,
-}
-
-/// A readable range of a volume, which may be writable.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct DirectGrant {
-    /// The volume.
-    pub volume: VolumeId,
-    /// Its first byte.
-    pub start: ByteOffset,
-    /// The first byte after it.
-    pub end: ByteOffset,
-    /// The permitted operations.
-    pub rights: Rights,
-}
-
-/// A volume as hosts see it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Namespace {
-    /// The subsystem it is in.
-    pub subsystem: Nqn,
-    /// Its namespace identifier.
-    pub nsid: NamespaceId,
-    /// The volume's UUID.
-    pub uuid: Uuid,
-    /// The volume behind it.
-    pub volume: VolumeId,
-    /// The size of its blocks.
-    pub block_size: BlockSize,
-    /// The number of its blocks.
-    pub blocks: Blocks,
-    /// The smallest block size of its devices, which every one of them writes atomically.
-    pub device_block_size: BlockSize,
-    /// Whether completed writes may be lost on a power cut until a flush.
-    pub volatile_cache: bool,
-    /// Whether deallocated blocks release storage.
-    pub deallocates: bool,
-    /// Its optional commands.
-    pub support: Support,
-    /// Whether every node of the cluster serves it.
-    pub on_every_node: bool,
-}
-
 /// The running cores.
 ///
 /// [`Runtime::serve`] returns as soon as every core that is not silent has adopted the new state, so a
 /// device that hangs does not delay it. The ticket is over when the requests that the older state
 /// allowed have ended, on the volumes that the change concerns.
 pub trait Runtime: Send + Sync {
-    /// Replaces parts of the served state on every core. Before the ticket is over, space that the new volumes
-    /// no longer map must not be given to another volume.
-    fn serve(&self, update: Update) -> Ticket;
+    /// The state that was published last.
+    fn served(&self) -> Arc<Served>;
+
+    /// Replaces the served state on every core, tells sessions these events, and waits for every earlier request on
+    /// these volumes. Before the ticket is over, space that the new volumes no longer map must not be given to
+    /// another volume.
+    fn serve(&self, served: Served, raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket;
+
+    /// Replaces the hosts that have PSKs, before any core gets a state in which others have keys: hosts without
+    /// rights must not come back.
+    fn set_tls_hosts(&self, hosts: TlsHosts);
 
     /// Answers the message of this number of a client's connection, or says why there is no answer.
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use nearflash_access::{SECRET_LEN, Secret};
+use nearflash_access::{SECRET_LEN, Secret, UnixTime};
 use nearflash_api::socket::{default_data_dir, socket_path};
 use nearflash_api::{Document, Ready};
 use nearflash_catalog::CatalogError;
 use nearflash_cluster_store::Supervisor;
 use nearflash_data_dir::{DataDirError, owner_of};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
+use nearflash_publish::{FilesAccess, Portals, Served};
 use nearflash_request::VolumeId;
 use nearflash_space::{Home, Name};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -28,16 +29,15 @@ use crate::boot::boot;
 use crate::clustered::{Clustered, Enrolled};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
-use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::http::{Http, NetworkDoor};
 use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::recorded::Recorded;
-use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
+use crate::runtime_face::{DoorSocket, Event, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, CoresError, Runtime, RuntimeConfig, StartError, remote, runtime};
-use nearflash_config::{Admits, Config, Door, Protocol};
+use nearflash_config::{Admits, Config, Door, InitiatorAccess, Protocol};
 
 /// A node that serves.
 pub struct Running {
@@ -95,8 +95,10 @@ impl Running {
         let remotes = (&remotes[..], absent.is_empty());
         let mut prepared = prepare_by(config, catalog, &doors, cluster.as_ref(), remotes)?;
         let Doors { mut open, local_socket, addresses, http } = doors;
-        let (on_files, files) = configure(config, &mut prepared, &mut open)?;
-        let direct = Arc::new(direct_access(&prepared.recorded, now()));
+        let ordinal = cluster.as_ref().map_or(0, |it| it.ordinal);
+        let (on_files, files) = configure(config, ordinal, &mut prepared, &mut open)?;
+        let shown_at = now();
+        let served = served_first(&prepared, shown_at);
         let (asker, events) = Asker::new();
         let (on_authentication, authentications) = authentication::queue();
         let health = open_health(config, &prepared);
@@ -107,18 +109,16 @@ impl Running {
             spin_max: config.spin_max,
             login_timeout: config.login_timeout,
             stall_timeout: config.stall_timeout,
-            devices: prepared.devices.clone(),
-            peers: prepared.peers.clone(),
-            boot: boot(&prepared.devices, !config.remotes.is_empty() || cluster.is_some()),
-            published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
+            devices: prepared.outfit.all.clone(),
+            boot: boot(&prepared.outfit.all, !config.remotes.is_empty() || cluster.is_some()),
+            served,
             doors: open,
             ktls: config.ktls,
             hosts: config.hosts.clone(),
-            keyed_hosts: prepared.recorded.hosts.clone(),
-            initiators: config.initiators.clone(),
+            tls_hosts: prepared.recorded.hosts.tls(),
             changes: asker.clone(),
             node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
-            ordinal: cluster.as_ref().map_or(0, |it| it.ordinal),
+            ordinal,
             controller_ids: cluster.as_ref().map_or(ALL_CONTROLLER_IDS, Enrolled::controller_ids),
             life: health.life(),
             ledger: Arc::clone(health.ledger()),
@@ -128,7 +128,7 @@ impl Running {
         })?;
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
         let (face, reached) = (Arc::clone(&runtime), addresses.clone());
-        let node = Arc::new(Node::new(prepared, direct, face, asker, reached, health));
+        let node = Arc::new(Node::new(prepared, shown_at, face, asker, reached, health));
         // The node has only just started, so there is nothing to report.
         let given_up = |_: &StartError| _ = runtime.drain_and_join();
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
@@ -223,6 +223,28 @@ fn runs_already(error: StartError, data_dir: &Path) -> StartError {
     }
 }
 
+/// The state that a node serves first.
+fn served_first(prepared: &Prepared, now: UnixTime) -> Served {
+    let devices = Arc::new(prepared.outfit.devices());
+    let keyed = Arc::new(prepared.recorded.hosts.keyed());
+    let mut served = Served { devices, keyed, ..Served::default() };
+    served.follow(&prepared.recorded, now);
+    served
+}
+
+/// The way of initiators to a node with these doors.
+fn portals(config: &Config, ordinal: u16, doors: &[OpenDoor]) -> Portals {
+    let portal = |door: &OpenDoor| match door.socket {
+        DoorSocket::Tcp { advertise, .. } if door.protocol == Protocol::Iscsi => Some(advertise),
+        DoorSocket::Tcp { .. } | DoorSocket::Local(_) => None,
+    };
+    let initiators = match &config.initiators {
+        InitiatorAccess::Any => None,
+        InitiatorAccess::Only(names) => Some(names.iter().cloned().collect()),
+    };
+    Portals { addresses: doors.iter().filter_map(portal).collect(), ordinal, initiators }
+}
+
 /// The owner of files before the cores serve.
 struct FilesStart {
     access: FilesAccess,
@@ -232,15 +254,17 @@ struct FilesStart {
     queues: Queues,
 }
 
-/// Adds what only the configuration has to the state: the volumes of hosts without a list, and the owner of the
-/// files of the configured volumes, which must be volumes of this node alone.
+/// Adds what only the configuration has to the state: the volumes of hosts without a list, the way of initiators,
+/// and the owner of the files of the configured volumes, which must be volumes of this node alone.
 fn configure(
     config: &Config,
+    ordinal: u16,
     prepared: &mut Prepared,
     doors: &mut Vec<OpenDoor>,
 ) -> Result<(OnFiles, Option<FilesStart>), StartError> {
     prepared.recorded.unlisted_hosts = config.unlisted_hosts;
     prepared.recorded.anonymous = config.anonymous;
+    prepared.recorded.portals = Arc::new(portals(config, ordinal, doors));
     let of_node = |name: &Name| match prepared.recorded.space.volume(name) {
         Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
         Some(_) => Err(StartError::FilesNotOfNode { name: name.clone() }),
@@ -357,7 +381,7 @@ fn greet(ready: &Ready, config: &Config) {
 
 /// The health of the node. A loss of volumes of other nodes, or of a cluster, is not one of its own.
 fn open_health(config: &Config, prepared: &Prepared) -> Health {
-    let boot = boot(&prepared.devices, false);
+    let boot = boot(&prepared.outfit.all, false);
     Health::open(&config.data_dir, &prepared.recorded.space, boot)
 }
 

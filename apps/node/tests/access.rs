@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use common::Recorder;
-use nearflash_access::Rights;
+use nearflash_access::Secret;
 use nearflash_api::client::ask;
 use nearflash_api::{
     Call, CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, GrantAdd, GrantInfo,
     GrantList, GrantRevoke, OneGrant, StatusShow, VolumeCreate, VolumeRemove, VolumeResize,
 };
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{DirectAccess, Running, StartError};
+use nearflash_direct::wire::Rights;
+use nearflash_node::{Running, StartError};
 
 const MIB: u64 = 1 << 20;
 
@@ -118,25 +119,26 @@ fn in_seconds(seconds: u64) -> u64 {
 fn every_change_is_told_to_the_cores_before_it_is_answered() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&[], &[]).unwrap();
-    assert_eq!(*cores.last_direct(), DirectAccess::default());
+    assert!(cores.last_direct().is_open() && cores.last_direct().volume("data").is_none());
     bench.volume("data", 4 * MIB);
-    assert_eq!(cores.last_direct().volumes[0].name.as_str(), "data");
-    let secret = bench.credential("app", None);
+    let volume = cores.last_direct().volume("data").unwrap().volume;
+    let secret: Secret = bench.credential("app", None).parse().unwrap();
     let told = cores.credential("app");
-    assert_eq!((told.secret.to_hex(), told.is_expired), (secret, false));
-    assert!(told.grants.is_empty());
+    assert!(told.secret == nearflash_direct::Secret::new(*secret.bytes()) && !told.expired);
+    assert!(told.access.is_empty());
     let half = bench.grant(add("app", "data", 0, Some(2 * MIB), "r"));
     let rest = bench.grant(add("app", "data", 2 * MIB, None, "rw"));
-    let told = cores.credential("app").grants;
-    assert_eq!(told.len(), 2);
-    assert_eq!((told[0].start.0, told[0].end.0, told[0].rights), (0, 2 * MIB, Rights::Read));
-    assert_eq!((told[1].start.0, told[1].end.0), (2 * MIB, 4 * MIB));
-    assert_eq!(told[1].volume, cores.last_direct().volumes[0].volume);
+    let told = Arc::clone(&cores.credential("app").access[&volume]);
+    assert!(told.allows(0..4 * MIB, Rights::READ) && !told.allows(0..4 * MIB + 1, Rights::READ));
+    assert!(told.allows(2 * MIB..4 * MIB, Rights::READ_WRITE));
+    assert!(!told.allows(2 * MIB - 1..2 * MIB, Rights::WRITE));
     assert_eq!(bench.grant(GrantRevoke { number: half.number }), half);
-    assert_eq!(cores.credential("app").grants.len(), 1);
+    let told = Arc::clone(&cores.credential("app").access[&volume]);
+    assert!(told.allows(2 * MIB..4 * MIB, Rights::READ_WRITE));
+    assert!(!told.allows(2 * MIB - 1..2 * MIB, Rights::READ));
     assert_eq!(bench.grants(), [rest]);
     bench.ask(CredentialRemove { id: "app".to_owned() });
-    assert!(cores.last_direct().credentials.is_empty());
+    assert!(cores.last_direct().credential("app").is_none());
     assert_eq!(bench.grants(), []);
     running.stop().unwrap();
 }
@@ -145,23 +147,23 @@ fn every_change_is_told_to_the_cores_before_it_is_answered() {
 fn a_node_that_has_had_a_credential_stays_closed_until_its_start_says_otherwise() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&[], &[]).unwrap();
-    assert!(!cores.last_direct().is_closed && bench.ask(StatusShow {}).closed.is_empty());
+    assert!(cores.last_direct().is_open() && bench.ask(StatusShow {}).closed.is_empty());
     bench.credential("app", None);
-    assert!(cores.last_direct().is_closed);
+    assert!(!cores.last_direct().is_open());
     bench.ask(CredentialRemove { id: "app".to_owned() });
-    assert!(cores.last_direct().is_closed, "the removal of the last one opens nothing");
+    assert!(!cores.last_direct().is_open(), "the removal of the last one opens nothing");
     assert_eq!(bench.ask(StatusShow {}).closed, ["direct"]);
     running.stop().unwrap();
     for (anonymous, is_closed) in
         [(None, true), (Some("iscsi"), true), (Some("iscsi,direct"), false), (None, true)]
     {
         let (running, cores) = bench.start_with(&[], &[], anonymous).unwrap();
-        assert_eq!(cores.last_direct().is_closed, is_closed, "{anonymous:?}");
+        assert_eq!(!cores.last_direct().is_open(), is_closed, "{anonymous:?}");
         assert_eq!(bench.ask(StatusShow {}).closed.is_empty(), !is_closed);
         bench.credential("more", None);
-        assert!(cores.last_direct().is_closed, "a credential closes it in any case");
+        assert!(!cores.last_direct().is_open(), "a credential closes it in any case");
         bench.ask(CredentialRemove { id: "more".to_owned() });
-        assert_eq!(cores.last_direct().is_closed, is_closed, "{anonymous:?}");
+        assert_eq!(!cores.last_direct().is_open(), is_closed, "{anonymous:?}");
         running.stop().unwrap();
     }
 }
@@ -199,15 +201,17 @@ fn a_grant_without_an_end_grows_with_its_volume_and_a_grant_with_one_does_not() 
     bench.credential("app", None);
     bench.grant(add("app", "data", 0, Some(4 * MIB), "rw"));
     bench.grant(add("app", "data", 0, None, "r"));
-    let before = cores.last_direct();
+    let before = *cores.last_direct().volume("data").unwrap();
     let grow =
         VolumeResize { name: "data".to_owned(), bytes: 8 * MIB, shrink: false, force: false };
     bench.ask(grow);
-    let ends: Vec<u64> = cores.credential("app").grants.iter().map(|g| g.end.0).collect();
-    assert_eq!(ends, [4 * MIB, 8 * MIB]);
-    let after = cores.last_direct();
-    assert_eq!(after.volumes[0].len.0, 8 * MIB);
-    assert!(after.volumes[0].epoch > before.volumes[0].epoch);
+    let after = *cores.last_direct().volume("data").unwrap();
+    let told = Arc::clone(&cores.credential("app").access[&after.volume]);
+    assert!(told.allows(0..8 * MIB, Rights::READ) && !told.allows(0..8 * MIB + 1, Rights::READ));
+    assert!(told.allows(0..4 * MIB, Rights::WRITE));
+    assert!(!told.allows(4 * MIB..4 * MIB + 1, Rights::WRITE));
+    assert_eq!(after.bytes, 8 * MIB);
+    assert!(after.epoch > before.epoch);
     running.stop().unwrap();
 }
 
@@ -220,7 +224,7 @@ fn a_removed_volume_takes_its_grants_along_and_a_new_one_of_its_name_gets_none()
     bench.grant(add("app", "data", 0, None, "rw"));
     bench.ask(VolumeRemove { name: "data".to_owned(), force: false });
     bench.volume("data", 4 * MIB);
-    assert!(cores.credential("app").grants.is_empty());
+    assert!(cores.credential("app").access.is_empty());
     assert_eq!(bench.grants(), []);
     running.stop().unwrap();
 }
@@ -234,13 +238,10 @@ fn credentials_and_grants_are_there_after_a_restart_with_their_numbers() {
     let first = bench.grant(add("app", "data", 0, Some(MIB), "rw"));
     let second = bench.grant(add("app", "data", MIB, None, "r"));
     bench.ask(GrantRevoke { number: second.number });
-    let before = (cores.last_direct().credentials.clone(), bench.credentials(), bench.grants());
+    let before = (cores.credential("app"), bench.credentials(), bench.grants());
     running.stop().unwrap();
     let (running, cores) = bench.start(&[], &[]).unwrap();
-    assert_eq!(
-        before,
-        (cores.last_direct().credentials.clone(), bench.credentials(), bench.grants())
-    );
+    assert_eq!(before, (cores.credential("app"), bench.credentials(), bench.grants()));
     assert_eq!(bench.grants(), [first]);
     assert_eq!(bench.grant(add("app", "data", 0, None, "r")).number, second.number + 1);
     running.stop().unwrap();
@@ -257,10 +258,11 @@ fn what_expires_is_told_to_the_cores_without_being_asked() {
     let mut short = add("app", "data", 0, None, "r");
     short.expires_at = soon;
     let short = bench.grant(short);
-    assert_eq!(cores.credential("app").grants.len(), 1);
-    cores
-        .wait_direct(|told| told.credentials.iter().all(|credential| credential.grants.is_empty()));
-    assert!(cores.credential("guest").is_expired && !cores.credential("app").is_expired);
+    assert_eq!(cores.credential("app").access.len(), 1);
+    cores.wait_direct(|told| {
+        ["app", "guest"].iter().all(|id| told.credential(id).unwrap().access.is_empty())
+    });
+    assert!(cores.credential("guest").expired && !cores.credential("app").expired);
     assert_eq!(bench.grants(), [GrantInfo { expired: true, ..short }]);
     assert!(bench.credentials()[1].expired);
     running.stop().unwrap();

@@ -12,6 +12,7 @@ use nearflash_api::{
     VolumeRemove,
 };
 use nearflash_config::{Config, ServeArgs};
+use nearflash_iscsi::chap::Secret;
 use nearflash_node::{Running, StartError};
 
 /// A directory for nodes.
@@ -62,6 +63,10 @@ fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> ChapAdd 
     ChapAdd { user: user.to_owned(), secret, mutual, initiators: Vec::new(), replace: false }
 }
 
+fn secret(text: &str) -> Secret {
+    Secret::new(text.as_bytes().to_vec()).unwrap()
+}
+
 fn remove(user: &str) -> ChapRemove {
     ChapRemove { user: user.to_owned() }
 }
@@ -74,8 +79,8 @@ fn an_account_replaces_the_one_of_its_user_on_request() {
     let other = || add("app", Some("anderesgeheimnis"), None);
     assert!(bench.refused(other()).contains("app"));
     bench.ask(ChapAdd { replace: true, ..other() });
-    let accounts = cores.last_iscsi().accounts.clone();
-    assert_eq!((accounts.len(), accounts[0].secret.as_str()), (1, "anderesgeheimnis"));
+    let told = cores.last_iscsi();
+    assert!(told.account("app").unwrap().initiator().secret == secret("anderesgeheimnis"));
     running.stop().unwrap();
 }
 
@@ -83,16 +88,16 @@ fn an_account_replaces_the_one_of_its_user_on_request() {
 fn a_node_that_has_had_a_chap_user_stays_closed_until_its_start_says_otherwise() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
-    assert!(!cores.last_iscsi().is_closed && bench.ask(StatusShow {}).closed.is_empty());
+    assert!(!cores.last_iscsi().wants_chap() && bench.ask(StatusShow {}).closed.is_empty());
     bench.ask(add("app", None, None));
-    assert!(cores.last_iscsi().is_closed);
+    assert!(cores.last_iscsi().wants_chap());
     bench.ask(remove("app"));
-    assert!(cores.last_iscsi().is_closed, "the removal of the last one opens nothing");
+    assert!(cores.last_iscsi().wants_chap(), "the removal of the last one opens nothing");
     assert_eq!(bench.ask(StatusShow {}).closed, ["iscsi"]);
     running.stop().unwrap();
     for (anonymous, is_closed) in [(None, true), (Some("direct"), true), (Some("iscsi"), false)] {
         let (running, cores) = bench.start_with("127.0.0.1:0", &[], anonymous).unwrap();
-        assert_eq!(cores.last_iscsi().is_closed, is_closed, "{anonymous:?}");
+        assert_eq!(cores.last_iscsi().wants_chap(), is_closed, "{anonymous:?}");
         running.stop().unwrap();
     }
 }
@@ -113,8 +118,9 @@ fn an_account_is_bound_to_initiators_and_that_is_kept_over_a_restart() {
     running.stop().unwrap();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     assert_eq!(bench.ask(ChapList {}).accounts[0].initiators, names);
-    let told = cores.last_iscsi().accounts[0].initiators.clone();
-    assert_eq!(told.iter().map(|name| name.as_str()).collect::<Vec<_>>(), names);
+    let told = cores.last_iscsi();
+    let is_for = |name| told.account("app").unwrap().is_for(name);
+    assert!(names.into_iter().all(is_for) && !is_for("iqn.2026-11.test:c"));
     running.stop().unwrap();
 }
 
@@ -123,9 +129,10 @@ fn a_subsystem_is_a_target_and_its_volumes_are_logical_units_from_zero() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     let access = cores.last_iscsi();
-    let [target] = &access.targets[..] else { panic!("one target: {:?}", access.targets) };
-    assert_eq!(target.name, "iqn.2026-11.io.nearflash:data");
-    let units: Vec<(u16, &str)> = target.units.iter().map(|u| (u.lun, u.name.as_str())).collect();
+    let targets: Vec<&str> = access.targets().collect();
+    assert_eq!(targets, ["iqn.2026-11.io.nearflash:data"]);
+    let units = access.target(targets[0]).unwrap().iter();
+    let units: Vec<(u16, &str)> = units.map(|unit| (unit.lun, &*unit.name)).collect();
     assert_eq!(units, [(0, "Data"), (1, "logs")]);
     assert_eq!(running.ready().body.iscsi.len(), 1);
     assert_ne!(running.ready().body.iscsi[0].port(), 0);
@@ -138,19 +145,24 @@ fn a_chap_user_is_told_to_the_cores_and_kept_over_a_restart() {
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     let given = bench.ask(add("app", Some("geheimgeheim"), None));
     assert!(given.secret.is_none(), "{given:?}");
-    assert_eq!(cores.last_iscsi().accounts[0].secret.as_str(), "geheimgeheim");
+    let told = cores.last_iscsi();
+    assert!(told.account("app").unwrap().initiator().secret == secret("geheimgeheim"));
     let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
     let made = bench.ask(add("b", None, mutual));
-    let (secret, mutual_secret) = (made.secret.unwrap(), made.mutual_secret.unwrap());
+    let (own, mutual_secret) = (made.secret.unwrap(), made.mutual_secret.unwrap());
     assert_eq!(made.account.mutual_user.as_deref(), Some("node"));
-    assert!((12..=64).contains(&secret.0.len()) && secret != mutual_secret);
+    assert!((12..=64).contains(&own.0.len()) && own != mutual_secret);
     let told = cores.last_iscsi();
-    assert_eq!(told.accounts[1].mutual.as_ref().unwrap().secret.as_str(), mutual_secret.0);
+    let of_node = told.account("b").unwrap().target().unwrap();
+    assert!(of_node.secret == secret(&mutual_secret.0));
     running.stop().unwrap();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
-    assert_eq!(cores.last_iscsi().accounts, told.accounts);
+    for user in ["app", "b"] {
+        assert_eq!(cores.last_iscsi().account(user), told.account(user));
+    }
     bench.ask(remove("b"));
-    assert_eq!(cores.last_iscsi().accounts.len(), 1);
+    let left = cores.last_iscsi();
+    assert!(left.has_account("app") && !left.has_account("b"));
     assert_eq!(bench.ask(ChapList {}).accounts[0].user, "app");
     running.stop().unwrap();
 }
@@ -178,7 +190,8 @@ fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated
         check(bench.refused(call), reason);
     }
     check(bench.refused(remove("c")), "no CHAP account 'c'");
-    assert_eq!(cores.last_iscsi().accounts.len(), 1);
+    let told = cores.last_iscsi();
+    assert!(told.has_account("app") && !told.has_account("c") && !told.has_account("a b"));
     running.stop().unwrap();
 }
 
@@ -251,14 +264,13 @@ fn volumes_that_iscsi_does_not_tell_apart_are_left_out_and_the_status_says_so() 
     assert!(bench.ask(StatusShow {}).iscsi_clashes.is_empty(), "nobody serves iSCSI");
     running.stop().unwrap();
     let (running, cores) = Recorder::start(&args(&volumes, &["127.0.0.1:0"])).unwrap();
-    let targets: Vec<String> =
-        cores.last_iscsi().targets.iter().map(|target| target.name.clone()).collect();
-    assert_eq!(targets, ["iqn.2026-11.io.nearflash:my-vol"]);
+    let told = cores.last_iscsi();
+    assert_eq!(told.targets().collect::<Vec<_>>(), ["iqn.2026-11.io.nearflash:my-vol"]);
     let status = bench.ask(StatusShow {});
     assert_eq!(status.iscsi_clashes[0].left_out, ["Backup", "backup"]);
     assert!(status.verdict.reasons.iter().any(|it| it.contains("'Backup' and 'backup'")));
     bench.ask(VolumeRemove { name: "Backup".to_owned(), force: false });
     assert!(bench.ask(StatusShow {}).iscsi_clashes.is_empty());
-    assert_eq!(cores.last_iscsi().targets.len(), 2, "the other one has the name now");
+    assert_eq!(cores.last_iscsi().targets().count(), 2, "the other one has the name now");
     running.stop().unwrap();
 }

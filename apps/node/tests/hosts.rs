@@ -86,8 +86,13 @@ fn text(byte: u8) -> SecretText {
     SecretText(Key::new(None, &[byte; 48]).unwrap().to_text().as_str().to_owned())
 }
 
-fn keyed(cores: &Recorder) -> Vec<String> {
-    cores.keyed_hosts.lock().unwrap().iter().map(|(host, _)| host.to_string()).collect()
+/// The hosts of these tests.
+const HOSTS: [&str; 2] = [APP, "nqn.2026-11.test:b"];
+
+/// Those of them that have keys, as the cores know them.
+fn keyed(cores: &Recorder) -> Vec<&'static str> {
+    let keyed = Arc::clone(&cores.last().keyed);
+    HOSTS.into_iter().filter(|host| keyed.has(&Nqn::new(host).unwrap())).collect()
 }
 
 #[test]
@@ -309,8 +314,8 @@ fn a_door_that_demands_authentication_opens_with_keys_or_when_hosts_are_named() 
 /// The rights that the cores have last been told of, on the volumes `a` and `b`.
 fn told(cores: &Recorder, host: Option<&str>) -> [Option<HostRight>; 2] {
     let published = cores.last();
-    assert_eq!(published.hosts, published.iscsi.rights, "one rule for all doors");
-    [0, 1].map(|volume| published.hosts.on(host, VolumeId(volume)))
+    assert_eq!(*published.rights, *published.iscsi.rights(), "one rule for all doors");
+    [0, 1].map(|volume| published.rights.on(host, VolumeId(volume)))
 }
 
 fn volume(name: &str, rights: &str) -> HostVolume {
@@ -332,8 +337,10 @@ const WRITE: Option<HostRight> = Some(HostRight::ReadWrite);
 #[test]
 fn a_host_whose_keys_are_removed_is_remembered_until_it_is_forgotten() {
     let bench = Bench::new();
-    let removed = |cores: &Recorder| -> Vec<String> {
-        cores.keyed_hosts.lock().unwrap().removed().map(ToString::to_string).collect()
+    let removed = |cores: &Recorder| -> Vec<&'static str> {
+        let keyed = Arc::clone(&cores.last().keyed);
+        let name = |host| NvmeHostName::Named(Nqn::new(host).unwrap());
+        HOSTS.into_iter().filter(|host| keyed.is_removed(&name(host))).collect()
     };
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     bench.ask(add(APP));
@@ -342,9 +349,9 @@ fn a_host_whose_keys_are_removed_is_remembered_until_it_is_forgotten() {
     assert_eq!(bench.ask(HostList {}).removed, [APP]);
     running.stop().unwrap();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
-    assert_eq!((removed(&cores), keyed(&cores)), (vec![APP.to_owned()], vec![]));
+    assert_eq!((removed(&cores), keyed(&cores)), (vec![APP], vec![]));
     bench.ask(add(APP));
-    assert_eq!((removed(&cores), keyed(&cores)), (vec![], vec![APP.to_owned()]));
+    assert_eq!((removed(&cores), keyed(&cores)), (vec![], vec![APP]));
     bench.ask(remove(APP));
     let forget = || HostRemove { forget: true, ..remove(APP) };
     assert!(bench.refused(remove(APP)).starts_with("no host"));
@@ -452,7 +459,7 @@ fn a_host_is_added_with_keys_and_a_list_at_once_and_removed_with_both() {
     let bench = Bench::new();
     let (running, cores) = bench.start_open();
     bench.ask(HostAdd { volumes: Some(vec![volume("b", "r")]), ..add(APP) });
-    assert_eq!((keyed(&cores), told(&cores, Some(APP))), (vec![APP.to_owned()], [None, READ]));
+    assert_eq!((keyed(&cores), told(&cores, Some(APP))), (vec![APP], [None, READ]));
     let refused = bench
         .refused(HostAdd { volumes: Some(vec![volume("x", "r")]), ..add("nqn.2026-11.test:b") });
     assert!(refused.starts_with("no volume 'x'"), "{refused}");

@@ -97,8 +97,8 @@ fn other_changes_go_on_while_a_device_zeroes_a_volume() {
     assert_eq!((volume.job, volume.bytes), (Some(job.id), 4 * MIB));
     let quick = bench.create("quick", "r");
     assert_eq!((quick.job, quick.volume.job), (None, None));
-    let names = |shown: nearflash_node::Published| -> Vec<u32> {
-        shown.namespaces.iter().map(|namespace| namespace.nsid.0).collect()
+    let names = |shown: std::sync::Arc<nearflash_publish::Served>| -> Vec<u32> {
+        shown.namespaces.iter().map(|namespace| namespace.namespace.0).collect()
     };
     assert_eq!(names(cores.last()), [1], "hosts see the one that is ready");
     let remove = VolumeRemove { name: "slow".to_owned(), force: true };

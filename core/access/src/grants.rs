@@ -276,6 +276,16 @@ impl Grants {
     }
 }
 
+/// The protocols that admit peers without a key, where their addresses do, also after the last key of the protocol
+/// was removed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Anonymous {
+    /// Direct clients.
+    pub direct: bool,
+    /// iSCSI initiators.
+    pub iscsi: bool,
+}
+
 /// Whether `expires` is at or before `now`. `None` never expires.
 pub fn is_expired(expires: Option<UnixTime>, now: UnixTime) -> bool {
     expires.is_some_and(|at| at <= now)

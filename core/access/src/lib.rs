@@ -22,7 +22,7 @@ pub use grant::{
     ParseGrantRangeError, ParseRightsError, ParseSecretError, Rights, SECRET_LEN, Secret,
 };
 pub use grants::{
-    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,
+    Anonymous, CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,
     SEAL_LIFE_MAX, is_expired,
 };
 pub use hosts::{

@@ -1,17 +1,27 @@
 //! The state that a node serves, as one immutable value for all cores, and the order in which the
 //! cores get it.
 //!
-//! The control side makes a new [`Served`] for each change. A [`Publication`] carries it to a core,
+//! The control side makes a new [`Served`] from its [`Records`] for each change. A [`Publication`] carries it to a core,
 //! together with the events that sessions must learn and the volumes whose older requests are
 //! awaited. The [`Publisher`] decides which core gets which publication, and knows which core serves
 //! and has ended what.
 //!
-//! This crate knows neither records nor sessions, and reads no clock.
+//! This crate knows no sessions, and reads no clock.
 
+mod direct;
+mod hosts;
+mod iscsi;
+pub mod iscsi_names;
+mod namespaces;
 mod peers;
 mod publisher;
+mod records;
 mod served;
 
+pub use direct::{FILES_KEY, PEER_KEY};
+pub use hosts::port_ids;
+pub use namespaces::{NQN_PREFIX, subsystem_nqn};
 pub use peers::{PeerConfig, RemoteVolume};
 pub use publisher::{Publisher, SILENT_AFTER};
+pub use records::{FilesAccess, PeerAccess, Portals, Records};
 pub use served::{Devices, Publication, Served};

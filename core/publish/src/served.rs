@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, Health};
+use nearflash_access::UnixTime;
+use nearflash_device::{DeviceId, DeviceProperties, Health};
 use nearflash_direct::serving as direct;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::DeviceKind;
@@ -10,8 +11,11 @@ use nearflash_nvme::hosts::KeyedHosts;
 use nearflash_nvme::serving::{NamespaceConfig, Port};
 use nearflash_request::{HostRights, Raised, VolumeId};
 use nearflash_space::VolumeTable;
+use nearflash_units::index;
 
 use crate::peers::PeerConfig;
+use crate::records::Records;
+use crate::{hosts, namespaces};
 
 /// The devices of a node.
 #[derive(Debug, Default)]
@@ -24,6 +28,25 @@ pub struct Devices {
     pub kinds: Arc<[DeviceKind]>,
     /// Other nodes. Each remote device is a volume of one of them.
     pub peers: Vec<PeerConfig>,
+}
+
+impl Devices {
+    /// These devices, by number. They are local, unless they are mirrors, or volumes of other nodes.
+    pub fn new(
+        devices: impl IntoIterator<Item = (DeviceProperties, Arc<Health>)>,
+        peers: Vec<PeerConfig>,
+        mirrors: &[(DeviceId, DeviceKind)],
+    ) -> Self {
+        let (properties, health): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
+        let mut kinds = vec![DeviceKind::Local; properties.len()];
+        for (device, kind) in mirrors {
+            kinds[index(device.0)] = *kind;
+        }
+        for volume in peers.iter().flat_map(|peer| &peer.volumes) {
+            kinds[index(volume.device.0)] = DeviceKind::Remote;
+        }
+        Self { properties: properties.into(), health: health.into(), kinds: kinds.into(), peers }
+    }
 }
 
 /// Everything that a node serves. A part that a change leaves alone is the same `Arc` as before, so
@@ -46,6 +69,35 @@ pub struct Served {
     pub direct: Arc<direct::Exports>,
     /// The targets, accounts and rights of iSCSI initiators.
     pub iscsi: Arc<iscsi::Exports>,
+}
+
+impl Served {
+    /// Serves everything that the records say at this time, except the hosts that have keys.
+    pub fn follow(&mut self, records: &Records, now: UnixTime) {
+        self.volumes = Arc::new(records.space.table());
+        self.namespaces = namespaces::namespaces(records, &self.devices.properties);
+        self.elsewhere = hosts::ports(&records.elsewhere);
+        self.follow_rights(records);
+        self.follow_clients(records, now);
+    }
+
+    /// Serves direct clients as the records say at this time.
+    pub fn follow_clients(&mut self, records: &Records, now: UnixTime) {
+        self.direct = Arc::new(crate::direct::exports(records, now));
+    }
+
+    /// Serves hosts and initiators by the rights that the records give them.
+    pub fn follow_rights(&mut self, records: &Records) {
+        self.rights = Arc::new(records.host_rights());
+        self.follow_initiators(records);
+    }
+
+    /// Serves the units and the accounts of initiators as the records say.
+    pub fn follow_initiators(&mut self, records: &Records) {
+        let devices = &self.devices.properties;
+        let exports = crate::iscsi::exports(records, devices, Arc::clone(&self.rights));
+        self.iscsi = Arc::new(exports);
+    }
 }
 
 /// One new state for a core.

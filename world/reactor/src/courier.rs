@@ -141,20 +141,18 @@ impl<B: Mailbox> Courier<B> {
         state.queues[core].messages.is_empty() && self.mailboxes()[core].put(message).is_ok()
     }
 
-    /// Publishes a change of the served state. Returns when every core that is not silent serves by it. The
-    /// ticket is over when the older requests have ended on every core.
-    pub fn publish(
-        &self,
-        change: impl FnOnce(&mut Served),
-        raised: Vec<Raised>,
-        quiesce: Vec<VolumeId>,
-    ) -> Ticket {
+    /// The state that was published last.
+    pub fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.lock().served)
+    }
+
+    /// Publishes a new state. Returns when every core that is not silent serves by it. The ticket is over when
+    /// the older requests have ended on every core.
+    pub fn publish(&self, served: Served, raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket {
         let mut state = self.lock();
         if state.has_ended {
             return Ticket::over();
         }
-        let mut served = (*state.served).clone();
-        change(&mut served);
         // The former state stays here until the cores have the new one, so no core frees it.
         let former = mem::replace(&mut state.served, Arc::new(served));
         let served = Arc::clone(&state.served);
@@ -363,7 +361,7 @@ mod tests {
         let (courier, [first, other]) = bench();
         std::thread::scope(|scope| {
             let _end = End(&courier);
-            let publish = || courier.publish(|_| (), Vec::new(), Vec::new());
+            let publish = || courier.publish(Served::default(), Vec::new(), Vec::new());
             let published = scope.spawn(publish);
             let number = until(|| other.publication());
             assert!(first.take().is_none(), "the first core is last");
@@ -383,7 +381,8 @@ mod tests {
     fn publications_behind_one_that_waits_for_room_become_one() {
         let (courier, [first, other]) = bench();
         courier.send(1, Message::Drain);
-        let publish = |volume| courier.publish(|_| (), Vec::new(), vec![VolumeId(volume)]);
+        let publish =
+            |volume| courier.publish(Served::default(), Vec::new(), vec![VolumeId(volume)]);
         std::thread::scope(|scope| {
             let _end = End(&courier);
             let published = [1, 2, 3].map(|volume| scope.spawn(move || publish(volume)));
@@ -408,7 +407,7 @@ mod tests {
         courier.send(1, Message::Drain);
         std::thread::scope(|scope| {
             let _end = End(&courier);
-            scope.spawn(|| courier.publish(|_| (), Vec::new(), Vec::new()));
+            scope.spawn(|| courier.publish(Served::default(), Vec::new(), Vec::new()));
             until(|| (courier.lock().tickets.len() == 1).then_some(()));
             courier.send(1, Message::Stop);
             scope.spawn(|| courier.run());
@@ -422,11 +421,12 @@ mod tests {
     fn cores_that_have_ended_are_not_waited_for() {
         let (courier, [_, other]) = bench();
         std::thread::scope(|scope| {
-            let published = scope.spawn(|| courier.publish(|_| (), Vec::new(), Vec::new()));
+            let published =
+                scope.spawn(|| courier.publish(Served::default(), Vec::new(), Vec::new()));
             until(|| other.take());
             courier.end();
             assert!(published.join().unwrap().is_over());
         });
-        assert!(courier.publish(|_| (), Vec::new(), Vec::new()).is_over());
+        assert!(courier.publish(Served::default(), Vec::new(), Vec::new()).is_over());
     }
 }

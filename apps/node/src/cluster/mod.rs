@@ -14,7 +14,3 @@ pub(crate) use follow::{Absence, Follower};
 pub(crate) use mirroring::MirrorSetup;
 pub(crate) use noting::note_of;
 pub(crate) use stored::{known, record_of};
-
-/// The key with which the nodes of a cluster connect to each other over the direct protocol. No
-/// credential has it, because it is not a name.
-pub(crate) const PEER_KEY: &str = "@cluster";

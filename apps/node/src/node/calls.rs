@@ -16,15 +16,13 @@ use nearflash_access::{Accounts, Grants, Tokens};
 use nearflash_config::ValueError;
 use nearflash_planner::Refusal;
 use nearflash_planner::access::check_first_list;
+use nearflash_publish::Records;
 use nearflash_space::Space;
 use zeroize::Zeroizing;
 
 use super::quiesce::PATIENCE;
 use super::{Node, now};
-use crate::Update;
 use crate::error::NodeError;
-use crate::exports::{direct_access, host_rights, iscsi_access, published};
-use crate::records::Records;
 
 /// A value of a call.
 fn parsed<T: FromStr>(text: &str) -> Result<T, NodeError>
@@ -74,10 +72,10 @@ impl Node {
         let mut fresh = self.copy();
         let changed = change(&mut fresh.grants, &fresh.space)?;
         self.record(&mut fresh)?;
-        let direct = Arc::new(direct_access(&fresh, now()));
-        let shown = Some(Arc::clone(&direct));
-        let ticket = self.runtime.serve(Update { direct: shown, ..Update::default() });
-        self.show(fresh, direct);
+        let (mut next, shown_at) = (self.next(), now());
+        next.follow_clients(&fresh, shown_at);
+        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
+        self.replace(fresh, shown_at);
         drop(one);
         self.wait_for(&ticket)?;
         if !self.end_earlier_rights_on_files() {
@@ -101,8 +99,9 @@ impl Node {
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
         self.record(&mut fresh)?;
-        let iscsi = Some(Arc::new(iscsi_access(&fresh, &self.devices())));
-        let ticket = self.runtime.serve(Update { iscsi, ..Update::default() });
+        let mut next = self.next();
+        next.follow_initiators(&fresh);
+        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
         self.adopt(fresh);
         drop(one);
         self.wait_for(&ticket)?;
@@ -120,19 +119,18 @@ impl Node {
         let changed = change(&mut fresh)?;
         self.check_first_list(&fresh)?;
         self.record(&mut fresh)?;
-        let hosts = fresh.hosts.clone();
-        let (direct, before) = {
-            let served = self.served();
-            (Arc::clone(&served.direct), host_rights(&served.recorded))
-        };
-        let after = host_rights(&fresh);
-        let shown = (after != before).then(|| published(&fresh, &self.devices(), direct));
+        let (mut next, tls_hosts) = (self.next(), fresh.hosts.tls());
+        let before = Arc::clone(&next.rights);
+        next.keyed = Arc::new(fresh.hosts.keyed());
+        if fresh.host_rights() != *before {
+            next.follow_rights(&fresh);
+        }
         let served = fresh.space.served().map(|volume| volume.id).collect::<Vec<_>>();
-        let quiesce = after.reduced_since(&before, served).to_vec();
+        let quiesce = next.rights.reduced_since(&before, served).to_vec();
         // Before the cores ask for the keys of a new host.
         self.adopt(fresh);
-        let shown = shown.map(Update::from).unwrap_or_default();
-        let ticket = self.runtime.serve(Update { keyed_hosts: Some(hosts), quiesce, ..shown });
+        self.runtime.set_tls_hosts(tls_hosts);
+        let ticket = self.runtime.serve(next, Vec::new(), quiesce);
         drop(one);
         self.wait_for(&ticket)?;
         Ok(changed)

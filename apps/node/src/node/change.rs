@@ -11,15 +11,14 @@ use std::thread::{Builder, JoinHandle};
 
 use nearflash_api::{RegistrantInfo, ReservationInfo};
 use nearflash_control::{Requests, Steps, clear_reservations};
+use nearflash_publish::Records;
 use nearflash_request::Identity;
 use nearflash_space::{Name, Volume, VolumeError};
 
 use super::Node;
 use crate::error::NodeError;
-use crate::exports::iscsi_access;
-use crate::records::Records;
 use crate::runtime_face::Event;
-use crate::{Asked, AskedBy, Asker, Ticket, Update};
+use crate::{Asked, AskedBy, Asker, Ticket};
 use nearflash_config::ValueError;
 
 /// The thread that makes the changes which sessions request.
@@ -118,15 +117,15 @@ impl Node {
         }
         let concern_cores = steps.concern_cores();
         let Steps { restricts, changes_modes, raised, quiesce, .. } = steps;
-        let update = Update {
-            volumes: restricts.then(|| Arc::new(fresh.space.table())),
-            iscsi: changes_modes.then(|| Arc::new(iscsi_access(&fresh, &self.devices()))),
-            raised,
-            quiesce,
-            ..Update::default()
-        };
+        let mut next = self.next();
+        if restricts {
+            next.volumes = Arc::new(fresh.space.table());
+        }
+        if changes_modes {
+            next.follow_initiators(&fresh);
+        }
         self.adopt(fresh);
-        Ok(if concern_cores { self.runtime.serve(update) } else { Ticket::over() })
+        Ok(if concern_cores { self.runtime.serve(next, raised, quiesce) } else { Ticket::over() })
     }
 
     pub(super) fn reservation_list(

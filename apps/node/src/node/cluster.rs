@@ -16,6 +16,7 @@ use nearflash_api::{
 use nearflash_cluster::part_name;
 use nearflash_device::MirrorKey;
 use nearflash_planner::{Change, Lost, Refusal, STRIPE_UNIT, VolumeSpec};
+use nearflash_publish::{PEER_KEY, iscsi_names};
 use nearflash_records::ClusterState;
 use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_records::state::MirrorView;
@@ -25,10 +26,9 @@ use uuid::Uuid;
 
 use super::zeroing::{Zeroed, zero};
 use super::{Node, condition};
-use crate::cluster::{Follower, PEER_KEY};
+use crate::cluster::Follower;
 use crate::error::NodeError;
-use crate::exports::volume_info;
-use crate::iscsi_names;
+use crate::volume_info::volume_info;
 use nearflash_config::ValueError;
 
 /// The time for a change of the store.
@@ -318,7 +318,7 @@ fn whole_blocks(name: &Name, len: ByteLen) -> Result<Blocks, Refusal> {
 fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
     VolumeInfo {
         name: record.name.to_string(),
-        nqn: crate::exports::subsystem_nqn(&record.subsystem).to_string(),
+        nqn: nearflash_publish::subsystem_nqn(&record.subsystem).to_string(),
         nsid: record.nsid,
         uuid,
         bytes: record.len().0,

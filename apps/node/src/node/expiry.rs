@@ -7,9 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::{Node, Served, now};
-use crate::Update;
 use crate::crew::Crew;
-use crate::exports::direct_access;
 
 /// The longest wait: the system's clock may be set, and a waiting thread is not notified of that.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -65,18 +63,17 @@ impl Node {
     /// publication.
     fn expire(&self) {
         let one = self.one_change();
-        let direct = {
-            let served = self.served();
-            let direct = direct_access(&served.recorded, now());
-            if direct == *served.direct {
+        let (mut next, now) = (self.next(), now());
+        {
+            let mut served = self.served();
+            if !served.recorded.expire_between(served.shown_at, now) {
                 return;
             }
-            Arc::new(direct)
-        };
+            next.follow_clients(&served.recorded, now);
+            served.shown_at = now;
+        }
         tracing::info!("a credential or a grant has expired");
-        let shown = Some(Arc::clone(&direct));
-        let ticket = self.runtime.serve(Update { direct: shown, ..Update::default() });
-        self.served().direct = direct;
+        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
         drop(one);
         // No request reports an expiry, so nobody is told if a core does not answer.
         let _ = self.wait_for(&ticket);

@@ -15,9 +15,9 @@ use super::Node;
 use super::clock::now;
 use crate::crew::Crew;
 use crate::error::NodeError;
-use crate::exports::volume_info;
 use crate::prepare::{keep_grants_on, zero};
 use crate::runtime_face::Event;
+use crate::volume_info::volume_info;
 
 /// The maximum number of jobs that run at a time.
 const WORKERS: usize = 4;

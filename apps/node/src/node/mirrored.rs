@@ -11,7 +11,7 @@ use nearflash_direct::Face;
 use nearflash_media::Device;
 use nearflash_mirror::membership::{MirrorConfig, Replica};
 use nearflash_mirror::{DeviceKind, Local, MirrorId};
-use nearflash_publish::{PeerConfig, RemoteVolume};
+use nearflash_publish::{PeerAccess, PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
 use nearflash_space::{
     Epoch, Extent, Home, Name, Provisioning, Reservations, Space, Stripes, Volume,
@@ -23,10 +23,10 @@ use super::Node;
 use super::board::{Faces, Seat};
 use super::shared::Shared;
 use super::withdrawn::Withdrawn;
+use crate::Ticket;
 use crate::cluster::known;
+use crate::prepare::Outfit;
 use crate::remote::place_of;
-use crate::runtime_face::PeerAccess;
-use crate::{Outfit, Ticket};
 
 /// The mirrors of this node.
 #[derive(Debug, Default)]

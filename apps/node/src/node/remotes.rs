@@ -17,8 +17,8 @@ use nearflash_units::ByteLen;
 
 use super::Node;
 use crate::error::NodeError;
+use crate::prepare::Outfit;
 use crate::remote::{self, Remote, add_peer, place_of};
-use crate::{Outfit, Update};
 
 /// The time between two attempts.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -56,7 +56,9 @@ impl Node {
 
     /// Gives the cores all devices. No volume lies on a new one yet, so no older request matters.
     pub(super) fn serve_devices(&self, outfit: &Outfit) {
-        let _ = self.runtime.serve(Update { devices: Some(outfit.clone()), ..Update::default() });
+        let mut next = self.next();
+        next.devices = Arc::new(outfit.devices());
+        let _ = self.runtime.serve(next, Vec::new(), Vec::new());
     }
 
     pub(super) fn outfit(&self) -> MutexGuard<'_, Outfit> {

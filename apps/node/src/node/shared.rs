@@ -18,7 +18,7 @@ use nearflash_cluster::{part_name, part_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::{Digests, Face, Secret};
 use nearflash_media::Device;
-use nearflash_publish::{PeerConfig, RemoteVolume};
+use nearflash_publish::{PEER_KEY, PeerAccess, PeerConfig, RemoteVolume};
 use nearflash_request::VolumeId;
 use nearflash_shard::VOLUMES_PER_PEER_MAX;
 use nearflash_space::{Epoch, Extent, Home, Name, Reservations, Stripes, Volume};
@@ -27,15 +27,10 @@ use uuid::Uuid;
 
 use super::Node;
 use super::board::Board;
-use super::clock::now;
 use super::mirrored::Mirrored;
-use super::raised::raised_by;
 use super::withdrawn::{Withdrawals, Withdrawn};
-use crate::cluster::PEER_KEY;
-use crate::exports::{direct_access, published};
+use crate::Ticket;
 use crate::remote::place_of;
-use crate::runtime_face::PeerAccess;
-use crate::{Ticket, Update};
 
 /// Between nodes, a damaged byte would be stored as if it were right.
 const DIGESTS: Digests = Digests { header: true, data: true };
@@ -196,12 +191,7 @@ impl Node {
         for fault in fresh.space.set_shared(volumes) {
             tracing::error!("a volume of the cluster is not served here: {fault}");
         }
-        let before = self.served().recorded.space.clone();
-        let direct = Arc::new(direct_access(&fresh, now()));
-        let published = published(&fresh, &self.devices(), Arc::clone(&direct));
-        let raised = raised_by(&before, &fresh.space);
-        let ticket = self.runtime.serve(Update { raised, ..published.into() });
-        self.show(fresh, direct);
+        let ticket = self.show(fresh);
         drop(one);
         ticket
     }

@@ -5,6 +5,7 @@ use nearflash_api::{
     FlashInfo, HostInfo, InitiatorInfo, IscsiClash, OpenAddress, PcmInfo, PlaceInfo, Status,
     VERSION, Verdict, WithdrawalInfo,
 };
+use nearflash_publish::iscsi_names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,14 +14,12 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
 use nearflash_request::UnlistedHosts;
-use nearflash_space::{Space, Volume};
+use nearflash_space::{Name, Space, Volume};
 use nearflash_units::{ByteLen, index};
 use uuid::Uuid;
 
 use super::Node;
 use crate::error::NodeError;
-use crate::exports::target_names;
-use crate::iscsi_names;
 use crate::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, PlaceUse, RuntimeStatus,
 };
@@ -69,10 +68,16 @@ impl Node {
 
     /// The subsystems that are left out of iSCSI, if the node serves it.
     pub(super) fn iscsi_clashes(&self) -> Vec<IscsiClash> {
-        match self.serves_iscsi() {
-            true => target_names(&self.served().recorded).clashes(),
-            false => Vec::new(),
+        if !self.serves_iscsi() {
+            return Vec::new();
         }
+        let names = self.served().recorded.target_names();
+        let clash = |(iqn, served, left_out): (&str, Option<&Name>, &[Name])| IscsiClash {
+            iqn: iqn.to_owned(),
+            served: served.map(ToString::to_string),
+            left_out: left_out.iter().map(ToString::to_string).collect(),
+        };
+        names.clashes().map(clash).collect()
     }
 
     /// The same, unless the subsystems after a change are those before.
@@ -142,7 +147,7 @@ impl Node {
 
     /// Logs which subsystems are left out of iSCSI.
     pub(crate) fn report_iscsi_clashes(&self) {
-        iscsi_names::report(&self.iscsi_clashes());
+        report_clashes(&self.iscsi_clashes());
     }
 
     fn cluster_view(&self, runtime: &RuntimeStatus) -> Option<ClusterView> {
@@ -240,6 +245,13 @@ impl Node {
                 }
             })
             .collect()
+    }
+}
+
+/// Logs which subsystems are left out of iSCSI.
+pub(super) fn report_clashes(clashes: &[IscsiClash]) {
+    for clash in clashes {
+        tracing::warn!("{}", clash.sentence());
     }
 }
 

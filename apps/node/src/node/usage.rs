@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use nearflash_planner::usage::Usage;
+use nearflash_publish::{FILES_KEY, subsystem_nqn};
 use nearflash_space::Volume;
 
 use super::Node;
-use crate::exports::{host_rights, subsystem_nqn, target_names};
-use crate::files::FILES_KEY;
 use crate::{Connected, ConnectedClient, ConnectedHost, ConnectedInitiator};
 
 impl Node {
@@ -33,7 +32,7 @@ impl Node {
 
     fn users(&self, volume: &Volume, connected: Connected) -> Vec<String> {
         let recorded = self.served().recorded.clone();
-        let (rights, names) = (host_rights(&recorded), target_names(&recorded));
+        let (rights, names) = (recorded.host_rights(), recorded.target_names());
         let nqn = subsystem_nqn(&volume.subsystem);
         let sees = |host: &str| rights.on(Some(host), volume.id).is_some();
         let Connected { hosts, initiators, clients } = connected;

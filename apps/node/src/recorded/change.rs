@@ -20,7 +20,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::records::Records;
+use nearflash_publish::Records;
 
 /// The removed volumes whose names are remembered: as many as a node can have volumes.
 const REMOVED_MAX: usize = 4096;

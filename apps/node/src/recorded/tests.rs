@@ -17,6 +17,7 @@ use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key as HostKey, Policy};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
+use nearflash_publish::Records;
 use nearflash_records::local::TokenScopeRecord;
 use nearflash_records::store::Put;
 use nearflash_request::{
@@ -26,7 +27,6 @@ use nearflash_space::{Name, Space, VolumeRequest, empty_device};
 use nearflash_units::{BlockSize, ByteLen};
 
 use super::*;
-use crate::records::Records;
 use nearflash_config::Anonymous;
 
 const FRESH: Uuid = Uuid::from_u128(1);
@@ -77,6 +77,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         host_volumes: HostVolumes::default(),
         unlisted_hosts: None,
         anonymous: Anonymous::default(),
+        portals: Arc::default(),
         elsewhere: Arc::default(),
         peers: None,
         files: None,

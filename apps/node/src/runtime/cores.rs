@@ -12,10 +12,11 @@ use nearflash_engine::{CoreId, DEVICE_DEPTH};
 use nearflash_media::{Device, Kind};
 use nearflash_mirror::{MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Target;
+use nearflash_nvme::tls::TlsHosts;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::Served;
 use nearflash_reactor::{Courier, Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
-use nearflash_request::{ChangeResult, VolumeId};
+use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
     ClientPlace, Gauges, IscsiConfig, Message, Reading, Shard, ShardConfig, World,
 };
@@ -23,16 +24,14 @@ use nearflash_units::Nanos;
 use tracing::{error, warn};
 
 use super::common::Common;
-use super::devices::devices_of;
 use super::doors::{listener, tls_of};
-use super::exports::{self, IscsiDoors};
 use super::notices::notice_sink;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
-use super::trace;
+use super::{status, target, trace};
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
     AskedBy, Authentication, Connected, CoreTrace, CoresError, Runtime, RuntimeConfig,
-    RuntimeStatus, Then, TraceSpec, Update,
+    RuntimeStatus, Then, TraceSpec,
 };
 use crate::{Ledger, Ticket};
 
@@ -50,8 +49,6 @@ pub struct Cores {
     delivery: Mutex<Option<JoinHandle<()>>>,
     replies: Arc<Replies>,
     ledger: Arc<Ledger>,
-    /// The way of initiators.
-    iscsi_doors: IscsiDoors,
     /// TLS, if a door has it.
     tls: Option<Arc<Tls>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -83,12 +80,11 @@ struct Begun {
 /// # Errors
 /// When a core cannot start; the other cores are stopped.
 pub fn start(config: RuntimeConfig) -> Result<Cores, CoresError> {
-    let target = exports::target(&config);
-    let iscsi_doors = IscsiDoors::new(&config);
-    let served = Arc::new(exports::served(&config, &iscsi_doors));
+    let target = target::target(&config);
+    let served = Arc::new(config.served);
     let courier = Arc::new(Courier::new(&config.cores, Arc::clone(&served), report_silence));
     let mut iscsi = IscsiConfig::default();
-    let mut direct = exports::direct_config(&config.devices, config.boot);
+    let mut direct = target::direct_config(&config.devices, config.boot);
     let mut session = SessionConfig::default();
     if let Some(timeout) = config.login_timeout {
         iscsi.session.login_timeout = timeout;
@@ -104,7 +100,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, CoresError> {
         stall_timeout: config.stall_timeout,
         session,
         devices: config.devices.clone(),
-        tls: tls_of((&config.doors, config.ktls), &config.keyed_hosts, (&served, &direct))?,
+        tls: tls_of((&config.doors, config.ktls), config.tls_hosts, (&served, &direct))?,
         served,
         courier: Arc::clone(&courier),
         direct,
@@ -131,7 +127,6 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, CoresError> {
         devices,
         replies: Arc::clone(&common.replies),
         ledger,
-        iscsi_doors,
         threads: Mutex::new(threads),
     })
 }
@@ -253,13 +248,6 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
     }
 }
 
-/// Replaces a part of the state, if there is a new one.
-fn set<T>(part: &mut T, new: Option<T>) {
-    if let Some(new) = new {
-        *part = new;
-    }
-}
-
 fn pin(processor: usize) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);
@@ -298,29 +286,25 @@ impl Cores {
 }
 
 impl Runtime for Cores {
-    fn serve(&self, update: Update) -> Ticket {
-        let Update { devices, volumes, namespaces, hosts, elsewhere, .. } = update;
-        let Update { keyed_hosts, direct, iscsi, raised, quiesce, .. } = update;
-        let direct = direct.map(|it| Arc::new(exports::direct(&it)));
-        // Before any core gets them: hosts and clients without rights must not come back.
+    fn served(&self) -> Arc<Served> {
+        self.courier.served()
+    }
+
+    fn serve(&self, served: Served, raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket {
+        // Before any core gets them: clients without rights must not come back.
         if let Some(tls) = &self.tls {
-            keyed_hosts.iter().for_each(|hosts| tls.set_hosts(hosts.tls()));
-            direct.iter().for_each(|exports| tls.set_exports(Arc::clone(exports)));
+            tls.set_exports(Arc::clone(&served.direct));
         }
-        let change = |served: &mut Served| {
-            set(&mut served.devices, devices.map(|it| Arc::new(devices_of(&it))));
-            set(&mut served.volumes, volumes.clone());
-            set(&mut served.namespaces, namespaces.map(|it| exports::namespaces(&it)));
-            set(&mut served.rights, hosts);
-            set(&mut served.elsewhere, elsewhere.map(|it| exports::elsewhere(&it)));
-            set(&mut served.keyed, keyed_hosts.map(|it| Arc::new(it.keyed())));
-            set(&mut served.direct, direct);
-            let iscsi = iscsi.map(|it| Arc::new(exports::iscsi(&it, &self.iscsi_doors)));
-            set(&mut served.iscsi, iscsi);
-        };
-        let ticket = self.courier.publish(change, raised, quiesce);
-        volumes.iter().for_each(|volumes| self.ledger.keep(volumes));
+        let volumes = Arc::clone(&served.volumes);
+        let ticket = self.courier.publish(served, raised, quiesce);
+        self.ledger.keep(&volumes);
         ticket
+    }
+
+    fn set_tls_hosts(&self, hosts: TlsHosts) {
+        if let Some(tls) = &self.tls {
+            tls.set_hosts(hosts);
+        }
     }
 
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>) {
@@ -377,7 +361,7 @@ impl Runtime for Cores {
 
     fn status(&self) -> RuntimeStatus {
         let replies = self.ask_status(0..self.courier.len());
-        exports::status(&self.processors, replies, &self.ledger)
+        status::status(&self.processors, replies, &self.ledger)
     }
 
     fn connected(&self, volume: VolumeId) -> Option<Connected> {
@@ -388,8 +372,8 @@ impl Runtime for Cores {
             return None;
         }
         let RuntimeStatus { hosts, initiators, .. } =
-            exports::status(&self.processors, replies, &self.ledger);
-        let clients = exports::clients(&self.processors, users);
+            status::status(&self.processors, replies, &self.ledger);
+        let clients = status::clients(&self.processors, users);
         Some(Connected { hosts, initiators, clients })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearflash_nvme::hosts::HostTable;
+use nearflash_nvme::tls::TlsHosts;
 use nearflash_publish::Served;
 use nearflash_reactor::{Listener, Records, Tls};
 use nearflash_session::DoorTls;
@@ -14,14 +14,14 @@ use nearflash_config::{Admits, Protocol};
 /// TLS with the PSKs of the hosts, and with those of the keys of direct clients, if a door has it.
 pub(super) fn tls_of(
     (doors, ktls): (&[OpenDoor], bool),
-    hosts: &HostTable,
+    hosts: TlsHosts,
     (served, direct): (&Served, &DirectConfig),
 ) -> Result<Option<Arc<Tls>>, CoresError> {
     if doors.iter().all(|door| door.tls == DoorTls::Off) {
         return Ok(None);
     }
     let records = if ktls { Records::Kernel } else { Records::UserSpace }.where_possible();
-    let tls = Tls::new(hosts.tls(), Arc::clone(&served.direct), direct.salt, records);
+    let tls = Tls::new(hosts, Arc::clone(&served.direct), direct.salt, records);
     let tls = tls.map_err(CoresError::new)?;
     tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
     Ok(Some(Arc::new(tls)))

@@ -3,14 +3,14 @@
 
 mod common;
 mod cores;
-mod devices;
 mod doors;
-mod exports;
 mod faults;
 mod log;
 mod notices;
 mod refused;
 mod replies;
+mod status;
+mod target;
 mod trace;
 
 pub use cores::{Cores, start};

@@ -7,24 +7,25 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nearflash_config::Config;
+use nearflash_direct::serving as direct;
+use nearflash_iscsi::serving as iscsi;
 use nearflash_media::Device;
 use nearflash_mirror::{MirrorId, MirrorTable, Written};
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
-    DirectAccess, DirectCredential, IscsiAccess, Published, Running, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError, Ticket, TraceSpec, Update,
+    Running, Runtime, RuntimeConfig, RuntimeStatus, StartError, Ticket, TraceSpec,
 };
-use nearflash_nvme::hosts::HostTable;
-use nearflash_request::{ChangeResult, Tag, VolumeId};
+use nearflash_nvme::tls::TlsHosts;
+use nearflash_publish::Served;
+use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 
 /// Cores that record their messages.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    published: Mutex<Vec<Published>>,
-    direct: Mutex<Vec<Arc<DirectAccess>>>,
-    direct_changed: Condvar,
+    /// The first state, and every later one.
+    served: Mutex<Vec<Arc<Served>>>,
+    changed: Condvar,
     pub(crate) devices: Mutex<Vec<Arc<Device>>>,
-    iscsi: Mutex<Vec<Arc<IscsiAccess>>>,
     pub(crate) hosts: Mutex<Vec<ConnectedHost>>,
     pub(crate) initiators: Mutex<Vec<ConnectedInitiator>>,
     /// The clients that have any volume open.
@@ -47,32 +48,29 @@ pub(crate) struct Recorder {
     pub(crate) gate: Mutex<Option<Receiver<()>>>,
     pub(crate) drained: Mutex<bool>,
     pub(crate) traced: Mutex<Vec<TraceSpec>>,
-    pub(crate) keyed_hosts: Mutex<HostTable>,
 }
 
 impl Runtime for Recorder {
-    fn serve(&self, update: Update) -> Ticket {
-        let Update { volumes, namespaces, hosts, elsewhere, direct, iscsi, .. } = update;
-        if let Some(hosts) = update.keyed_hosts {
-            *self.keyed_hosts.lock().unwrap() = hosts;
+    fn served(&self) -> Arc<Served> {
+        self.last()
+    }
+
+    fn serve(&self, served: Served, _raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket {
+        let last = self.last();
+        if !Arc::ptr_eq(&served.direct, &last.direct)
+            && let Some(gate) = self.gate.lock().unwrap().take()
+        {
+            self.waits();
+            gate.recv().unwrap();
         }
-        if let Some(direct) = &direct {
-            self.serve_direct(Arc::clone(direct));
-        }
-        if let Some(iscsi) = &iscsi {
-            self.iscsi.lock().unwrap().push(Arc::clone(iscsi));
-        }
-        let mut concerned = update.quiesce;
-        if let (Some(namespaces), Some(volumes)) = (namespaces, volumes) {
-            let (hosts, elsewhere) = (hosts.unwrap(), elsewhere.unwrap());
-            let (direct, iscsi) = (direct.unwrap(), iscsi.unwrap());
-            let mut all = self.published.lock().unwrap();
-            let changed = all.last().map(|last| volumes.changed_since(&last.volumes));
-            concerned.extend(changed.unwrap_or_default());
-            all.push(Published { volumes, namespaces, hosts, elsewhere, direct, iscsi });
-        }
+        let mut concerned = quiesce;
+        concerned.extend(served.volumes.changed_since(&last.volumes));
+        self.served.lock().unwrap().push(Arc::new(served));
+        self.changed.notify_all();
         self.ticket(&concerned)
     }
+
+    fn set_tls_hosts(&self, _hosts: TlsHosts) {}
 
     fn publish_mirrors(&self, _table: Arc<MirrorTable>, then: nearflash_node::Then) {
         then();
@@ -155,20 +153,10 @@ impl Recorder {
         let started = Running::start(config, move |runtime: RuntimeConfig| {
             *given.devices.lock().unwrap() = runtime.devices;
             *given.asker.lock().unwrap() = Some(runtime.changes);
-            let keyed_hosts = Some(runtime.keyed_hosts);
-            let _ = given.serve(Update { keyed_hosts, ..runtime.published.into() });
+            given.served.lock().unwrap().push(Arc::new(runtime.served));
             Ok(given)
         });
         started.map(|running| (running, cores))
-    }
-
-    fn serve_direct(&self, direct: Arc<DirectAccess>) {
-        if let Some(gate) = self.gate.lock().unwrap().take() {
-            self.waits();
-            gate.recv().unwrap();
-        }
-        self.direct.lock().unwrap().push(direct);
-        self.direct_changed.notify_all();
     }
 
     fn ticket(&self, volumes: &[VolumeId]) -> Ticket {
@@ -198,36 +186,44 @@ impl Recorder {
         tickets.iter().for_each(Ticket::settle);
     }
 
+    /// How often the volumes, or the view of hosts of them, have changed.
     pub(crate) fn publications(&self) -> usize {
-        self.published.lock().unwrap().len()
+        self.changes(|one, next| {
+            Arc::ptr_eq(&one.volumes, &next.volumes) && Arc::ptr_eq(&one.rights, &next.rights)
+        })
     }
 
-    pub(crate) fn last(&self) -> Published {
-        self.published.lock().unwrap().last().unwrap().clone()
-    }
-
+    /// How often the access of direct clients has changed.
     pub(crate) fn direct_publications(&self) -> usize {
-        self.direct.lock().unwrap().len()
+        self.changes(|one, next| Arc::ptr_eq(&one.direct, &next.direct))
     }
 
-    pub(crate) fn last_direct(&self) -> Arc<DirectAccess> {
-        Arc::clone(self.direct.lock().unwrap().last().unwrap())
+    fn changes(&self, is_same: impl Fn(&Served, &Served) -> bool) -> usize {
+        let served = self.served.lock().unwrap();
+        served.windows(2).filter(|pair| !is_same(&pair[0], &pair[1])).count()
     }
 
-    pub(crate) fn credential(&self, id: &str) -> DirectCredential {
-        let last = self.last_direct();
-        last.credentials.iter().find(|c| c.id.as_str() == id).unwrap().clone()
+    pub(crate) fn last(&self) -> Arc<Served> {
+        Arc::clone(self.served.lock().unwrap().last().unwrap())
+    }
+
+    pub(crate) fn last_direct(&self) -> Arc<direct::Exports> {
+        Arc::clone(&self.last().direct)
+    }
+
+    pub(crate) fn credential(&self, id: &str) -> Arc<direct::CredentialExport> {
+        Arc::clone(self.last_direct().credential(id).unwrap())
     }
 
     /// Waits until the last published access satisfies the predicate.
-    pub(crate) fn wait_direct(&self, is_such: impl Fn(&DirectAccess) -> bool) {
-        let told = self.direct.lock().unwrap();
-        let waiting = |told: &mut Vec<Arc<DirectAccess>>| !is_such(told.last().unwrap());
-        let waited = self.direct_changed.wait_timeout_while(told, Duration::from_secs(30), waiting);
+    pub(crate) fn wait_direct(&self, is_such: impl Fn(&direct::Exports) -> bool) {
+        let told = self.served.lock().unwrap();
+        let waiting = |told: &mut Vec<Arc<Served>>| !is_such(&told.last().unwrap().direct);
+        let waited = self.changed.wait_timeout_while(told, Duration::from_secs(30), waiting);
         assert!(!waited.unwrap().1.timed_out(), "the cores are not told");
     }
 
-    pub(crate) fn last_iscsi(&self) -> Arc<IscsiAccess> {
-        Arc::clone(self.iscsi.lock().unwrap().last().unwrap())
+    pub(crate) fn last_iscsi(&self) -> Arc<iscsi::Exports> {
+        Arc::clone(&self.last().iscsi)
     }
 }

@@ -39,7 +39,7 @@ pub struct Export {
 }
 
 /// A credential, and the access granted to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CredentialExport {
     /// The secret that the client must prove to know.
     pub secret: Secret,
@@ -184,7 +184,8 @@ impl Exports {
         new.and_then(|new| access(new)) == access(old)
     }
 
-    pub(super) fn volume(&self, name: &str) -> Option<&Export> {
+    /// The volume with this name.
+    pub fn volume(&self, name: &str) -> Option<&Export> {
         self.volumes.get(name)
     }
 
@@ -204,7 +205,7 @@ impl Exports {
     }
 
     /// The credential with which a client enters.
-    pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
+    pub fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
         let peers = self.peers.as_ref().filter(|peers| *peers.key == *key);
         let owner = self.owner.as_ref().filter(|owner| *owner.key == *key);
         let inner = peers.map(|peers| &peers.credential);

@@ -111,7 +111,7 @@ impl Exports {
     }
 
     /// The rights of initiators.
-    pub(super) fn rights(&self) -> &HostRights {
+    pub fn rights(&self) -> &HostRights {
         &self.rights
     }
 
@@ -143,7 +143,8 @@ impl Exports {
         self.account(user).is_some()
     }
 
-    fn account(&self, user: &str) -> Option<&Arc<Account>> {
+    /// The account of that user.
+    pub fn account(&self, user: &str) -> Option<&Arc<Account>> {
         self.accounts.iter().find(|account| account.initiator().user == user)
     }
 

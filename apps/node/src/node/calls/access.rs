@@ -13,13 +13,13 @@ use nearflash_config::ValueError;
 use nearflash_direct::wire::{self, SealKey, SealToken};
 use nearflash_direct::{Run, SealTerms};
 use nearflash_planner::access::add_grant;
+use nearflash_publish::Records;
 use nearflash_space::{Name, Space};
 use nearflash_units::ByteOffset;
 
 use super::{drawn, parsed};
 use crate::error::NodeError;
 use crate::node::{Node, now};
-use crate::records::Records;
 
 impl Serve<CredentialCreate> for Node {
     fn serve(&self, call: CredentialCreate) -> Result<NewCredential, ApiError> {

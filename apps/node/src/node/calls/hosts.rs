@@ -13,6 +13,7 @@ use nearflash_nvme::auth::{Hash, HostKeys, Key, Policy};
 use nearflash_nvme::hosts::{HostSecrets, NewKeys};
 use nearflash_nvme::tls::TlsHost;
 use nearflash_planner::access::{Hosts, Listed};
+use nearflash_publish::Records;
 use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, Space};
 use nearflash_units::UnixTime;
@@ -20,7 +21,6 @@ use nearflash_units::UnixTime;
 use super::{drawn, parsed, parsed_or};
 use crate::error::NodeError;
 use crate::node::{Node, now};
-use crate::records::Records;
 use crate::runtime_face::Authentication;
 
 /// The hash with which a generated key is transformed. The key has as many bytes as its digest.

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_api::IscsiClash;
 use nearflash_iscsi::name_part;
 use nearflash_planner::Refusal;
 use nearflash_records::ClusterState;
@@ -28,7 +27,7 @@ pub fn target_iqn(name: &Name) -> String {
 
 /// The subsystems that have an iSCSI name, and those that have none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct TargetNames {
+pub struct TargetNames {
     /// The subsystem of each name.
     named: BTreeMap<String, Name>,
     /// The subsystems without a name, by the name that they would have.
@@ -37,7 +36,7 @@ pub(crate) struct TargetNames {
 
 impl TargetNames {
     /// The names of the subsystems of these volumes.
-    pub(crate) fn of<'a>(volumes: impl Iterator<Item = &'a Volume>) -> Self {
+    pub fn of<'a>(volumes: impl Iterator<Item = &'a Volume>) -> Self {
         let mut nearest: BTreeMap<&Name, u8> = BTreeMap::new();
         for volume in volumes {
             let distance = nearest.entry(&volume.subsystem).or_insert(u8::MAX);
@@ -68,23 +67,19 @@ impl TargetNames {
     }
 
     /// The subsystem of a target; `None` if the node has no such target.
-    pub(crate) fn subsystem(&self, iqn: &str) -> Option<&Name> {
+    pub fn subsystem(&self, iqn: &str) -> Option<&Name> {
         self.named.get(iqn)
     }
 
     /// Whether a subsystem has its iSCSI name.
-    pub(crate) fn is_named(&self, subsystem: &Name) -> bool {
+    pub fn is_named(&self, subsystem: &Name) -> bool {
         self.subsystem(&target_iqn(subsystem)) == Some(subsystem)
     }
 
-    /// The subsystems that are left out of iSCSI, for people.
-    pub(crate) fn clashes(&self) -> Vec<IscsiClash> {
-        let clash = |(iqn, left_out): (&String, &Vec<Name>)| IscsiClash {
-            iqn: iqn.clone(),
-            served: self.named.get(iqn).map(ToString::to_string),
-            left_out: left_out.iter().map(ToString::to_string).collect(),
-        };
-        self.left_out.iter().map(clash).collect()
+    /// Each name that subsystems are left out of, its holder, and those subsystems.
+    pub fn clashes(&self) -> impl Iterator<Item = (&str, Option<&Name>, &[Name])> {
+        let left_out = self.left_out.iter();
+        left_out.map(|(iqn, names)| (iqn.as_str(), self.named.get(iqn), names.as_slice()))
     }
 }
 
@@ -98,7 +93,10 @@ fn distance(home: Home) -> u8 {
 }
 
 /// Refuses a subsystem whose iSCSI name another one of these has.
-pub(crate) fn check_new<'a>(
+///
+/// # Errors
+/// If there is one.
+pub fn check_new<'a>(
     (volume, subsystem): (&Name, &Name),
     mut others: impl Iterator<Item = &'a Name>,
 ) -> Result<(), Refusal> {
@@ -113,28 +111,21 @@ pub(crate) fn check_new<'a>(
 }
 
 /// The subsystems that hosts and initiators may see.
-pub(crate) fn subsystems(space: &Space) -> impl Iterator<Item = &Name> {
+pub fn subsystems(space: &Space) -> impl Iterator<Item = &Name> {
     space.volumes().filter(|volume| volume.home.is_public()).map(|volume| &volume.subsystem)
 }
 
 /// The subsystems of the cluster's volumes.
-pub(crate) fn subsystems_of_cluster(state: &ClusterState) -> impl Iterator<Item = &Name> {
+pub fn subsystems_of_cluster(state: &ClusterState) -> impl Iterator<Item = &Name> {
     state.volumes().values().map(|volume| &volume.subsystem)
 }
 
 /// Whether a node of the cluster serves iSCSI, as far as the store knows.
-pub(crate) fn is_served_in(state: &ClusterState) -> bool {
+pub fn is_served_in(state: &ClusterState) -> bool {
     state
         .nodes()
         .values()
         .any(|node| node.addresses.get(&Door::Iscsi).is_some_and(|addresses| !addresses.is_empty()))
-}
-
-/// Logs which subsystems are left out of iSCSI.
-pub(crate) fn report(clashes: &[IscsiClash]) {
-    for clash in clashes {
-        tracing::warn!("{}", clash.sentence());
-    }
 }
 
 #[cfg(test)]
@@ -179,11 +170,11 @@ mod tests {
         let both = names(&[("Backup", Home::Node), ("backup", Home::Node), ("data", Home::Node)]);
         assert!(!named(&both, "Backup") && !named(&both, "backup") && named(&both, "data"));
         assert_eq!(both.subsystem("iqn.2026-11.io.nearflash:backup"), None);
-        let [clash] = &both.clashes()[..] else { panic!("{both:?}") };
-        assert_eq!(
-            (&clash.served, &clash.left_out[..]),
-            (&None, &["Backup".into(), "backup".into()][..])
-        );
+        let [(_, served, left_out)] = both.clashes().collect::<Vec<_>>()[..] else {
+            panic!("{both:?}")
+        };
+        let names: Vec<&str> = left_out.iter().map(Name::as_str).collect();
+        assert_eq!((served, &names[..]), (None, &["Backup", "backup"][..]));
     }
 
     #[test]
@@ -191,7 +182,8 @@ mod tests {
         for (own, other) in [("my-vol", "my_vol"), ("backup", "Backup"), ("Backup", "backup")] {
             let all = names(&[(other, Home::Cluster), (own, Home::Node)]);
             assert!(named(&all, own) && !named(&all, other), "{own}");
-            assert_eq!(all.clashes()[0].served.as_deref(), Some(own));
+            let served = all.clashes().next().and_then(|(_, served, _)| served);
+            assert_eq!(served.map(Name::as_str), Some(own));
         }
     }
 
