@@ -27,8 +27,8 @@ use crate::status::{Status, StatusShow};
 use crate::token::{NewToken, OneToken, TokenCreate, TokenList, TokenRemove, Tokens};
 use crate::trace::{Trace, TraceRun};
 use crate::volume::{
-    ClusterVolumeCreate, OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
-    VolumeResize, VolumeShow, Volumes,
+    OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
+    Volumes,
 };
 use crate::{ApiError, Document, ErrorCode, SCHEMA};
 
@@ -61,8 +61,10 @@ pub enum Request {
     ActivityShow(ActivityShow),
     #[serde(rename = "trace")]
     TraceRun(TraceRun),
+    /// Earlier command lines create a volume of a cluster by a call of its own, `ClusterVolumeCreate`, whose fields
+    /// are some of these. Its name is understood until version 0.2.
+    #[serde(alias = "cluster-volume-create")]
     VolumeCreate(VolumeCreate),
-    ClusterVolumeCreate(ClusterVolumeCreate),
     VolumeShow(VolumeShow),
     VolumeList(VolumeList),
     VolumeResize(VolumeResize),
@@ -173,7 +175,6 @@ calls! {
     "activity": ActivityShow => Activity,
     "trace": TraceRun => Trace,
     "volume-create": VolumeCreate => OneVolume,
-    "cluster-volume-create": ClusterVolumeCreate => OneVolume,
     "volume-show": VolumeShow => VolumeDetail,
     "volume-list": VolumeList => Volumes,
     "volume-resize": VolumeResize => OneVolume,

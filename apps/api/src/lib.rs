@@ -76,8 +76,8 @@ pub use trace::{
 pub use usage::usage_line;
 pub use verdict::{Level, Verdict};
 pub use volume::{
-    ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,
-    VolumeInfo, VolumeLayout, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail, VolumeInfo, VolumeLayout,
+    VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 
 /// The version of the program.

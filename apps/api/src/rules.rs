@@ -27,7 +27,6 @@ pub fn rule(request: &Request) -> (TokenScope, String) {
         Request::JobWait(call) => (Read, call.id.to_string()),
 
         Request::VolumeCreate(call) => (Operate, call.name.clone()),
-        Request::ClusterVolumeCreate(call) => (Operate, call.name.clone()),
         Request::VolumeResize(call) if !call.shrink => (Operate, call.name.clone()),
         Request::JobCancel(call) => (Operate, call.id.to_string()),
 

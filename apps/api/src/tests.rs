@@ -291,10 +291,9 @@ fn requests_are_as_they_always_were() {
     let create = VolumeCreate {
         name: "data".to_owned(),
         bytes: 1 << 30,
-        device: "flash".to_owned(),
+        device: Some("flash".to_owned()),
         block_size: Some(512),
-        subsystem: None,
-        provisioning: None,
+        ..VolumeCreate::default()
     };
     insta::assert_snapshot!(request(create), @r#"
         {
@@ -776,6 +775,24 @@ fn lists_of_hosts_are_as_they_always_were() {
     let line = r#"{"command":"host-allow","host":"a","volumes":[{"volume":"data"}]}"#;
     let allow = HostAllow { host: "a".to_owned(), volumes: vec![volume("rw")], only: false };
     assert_eq!(serde_json::from_str::<Request>(line).unwrap(), allow.into());
+}
+
+#[test]
+fn the_earlier_call_for_a_volume_of_a_cluster_is_the_one_for_every_volume() {
+    let line = r#"{"schema":1,"command":"cluster-volume-create","name":"data","bytes":4096,"replicas":2,
+        "stripe_unit":65536,"width":3,"placement":"local:n1","subsystem":"s","provisioning":"thick"}"#;
+    let expected = VolumeCreate {
+        name: "data".to_owned(),
+        bytes: 4096,
+        replicas: Some(2),
+        stripe_unit: Some(65536),
+        width: Some(3),
+        placement: Some("local:n1".to_owned()),
+        subsystem: Some("s".to_owned()),
+        provisioning: Some("thick".to_owned()),
+        ..VolumeCreate::default()
+    };
+    assert_eq!(parse_request(line.as_bytes()).unwrap().request, expected.into());
 }
 
 fn job() -> JobInfo {

@@ -40,19 +40,22 @@ fn thin() -> String {
     "thin".to_owned()
 }
 
-/// Creates a volume.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+/// Creates a volume: on the device that it names, otherwise in the space of the node's cluster, otherwise on the
+/// only device of the node. The node decides.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
     /// Its name.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
-    /// Its size in bytes.
+    /// Its size in bytes; in a cluster, a multiple of 4096.
     pub bytes: u64,
-    /// The device that holds it.
+    /// The device of the node that holds it; by default the space of the cluster, or without a cluster the only
+    /// device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-    pub device: String,
-    /// The size of its logical blocks in bytes; by default the node's.
+    pub device: Option<String>,
+    /// The size of its logical blocks in bytes; by default the node's. In a cluster, it is 4096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u32>,
     /// The subsystem that exports it; by default one with the volume's name.
@@ -63,37 +66,19 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(thin|thick)$")]
     pub provisioning: Option<String>,
-}
-
-/// Creates a volume in the space of the cluster. Every node of the cluster serves it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClusterVolumeCreate {
-    /// Its name.
-    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-    pub name: String,
-    /// Its size in bytes, a multiple of 4096.
-    pub bytes: u64,
-    /// The number of nodes that have each byte.
+    /// In a cluster: the number of nodes that have each byte; by default 2 if several nodes have slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
-    pub replicas: u8,
-    /// The number of bytes on one mirror before the next one follows; by default 64 KiB.
+    pub replicas: Option<u8>,
+    /// In a cluster: the number of bytes on one mirror before the next one follows; by default 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stripe_unit: Option<u64>,
-    /// The number of mirrors that it is striped over; by default as many as suit its size.
+    /// In a cluster: the number of mirrors that it is striped over; by default as many as suit its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// `spread`, `local:NODE` or `central:NODE`; by default `spread`.
+    /// In a cluster: `spread`, `local:NODE` or `central:NODE`; by default `spread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
-    /// The subsystem that exports it; by default one with the volume's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-    pub subsystem: Option<String>,
-    /// `thin` or `thick`; by default `thin`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^(thin|thick)$")]
-    pub provisioning: Option<String>,
 }
 
 /// Shows a volume and where it lies.

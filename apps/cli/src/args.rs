@@ -21,6 +21,7 @@ use crate::doctor::DoctorArgs;
 use crate::help::{HELP, NOTES};
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
+use crate::new_volume::{NewVolumeArgs, VOLUME_HELP};
 use crate::trace::TraceArgs;
 
 /// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
@@ -297,44 +298,6 @@ pub(crate) struct OfNode<S: clap::Subcommand> {
     pub(crate) node: NodeArgs,
     #[command(subcommand)]
     pub(crate) subcommand: S,
-}
-
-const VOLUME_HELP: &str = "\
-NAME, with --size and --device for a volume on a device of the node, or with --size and --replicas for a \
-volume in the space of the cluster. Short for the former: \
-NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
-
-/// The size and the place of a volume whose name stands alone.
-#[derive(Debug, clap::Args)]
-pub(crate) struct NewVolumeArgs {
-    /// Size, for example 100GiB
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) size: Option<ByteLen>,
-    /// Device of the node that holds the volume
-    #[arg(long, value_name = "NAME", requires = "size")]
-    pub(crate) device: Option<String>,
-    /// Block size of the volume on a device: 512 or 4096 [default: 512]
-    #[arg(long, value_name = "SIZE", requires = "device")]
-    pub(crate) block_size: Option<String>,
-    /// Number of nodes of the cluster that have each byte: 1 or 2
-    #[arg(long, value_name = "N", requires = "size", conflicts_with = "device")]
-    pub(crate) replicas: Option<u8>,
-    /// Bytes on one mirror before the next one follows [default: 64KiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "replicas")]
-    pub(crate) stripe: Option<ByteLen>,
-    /// Number of mirrors to stripe over [default: one on each node, at most 8]
-    #[arg(long, value_name = "N", requires = "replicas")]
-    pub(crate) width: Option<u32>,
-    /// spread: over all nodes; local:NODE: primaries on this node; central:NODE: everything on this
-    /// node [default: spread]
-    #[arg(long, requires = "replicas")]
-    pub(crate) placement: Option<String>,
-    /// Subsystem that exports it [default: one with the volume's name]
-    #[arg(long, value_name = "NAME", requires = "size")]
-    pub(crate) subsystem: Option<String>,
-    /// thin or thick [default: thin]
-    #[arg(long, value_name = "KIND", requires = "size")]
-    pub(crate) provisioning: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]

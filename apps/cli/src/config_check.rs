@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::apply::{chap_detail, grant_detail, host_detail, volume_detail};
 use crate::failure::{Failure, report};
+use crate::new_volume::declared_volumes;
 use crate::output::{print, show};
 use crate::tables;
 
@@ -80,7 +81,8 @@ fn resources(config: &Config) -> Vec<Resource> {
     };
     let mut all: Vec<Resource> = config.devices.iter().map(device("device")).collect();
     all.extend(slices.map(device("slice")));
-    all.extend(config.volumes.iter().map(|it| of("volume", &it.name, volume_detail(it))));
+    let volumes = declared_volumes(config);
+    all.extend(volumes.iter().map(|it| of("volume", &it.name, volume_detail(it))));
     all.extend(config.remotes.iter().map(|it| of("remote", &it.name, it.url.place.to_string())));
     all.extend(config.files.iter().map(|name| of("files", name, String::new())));
     let doors = config.doors.iter().filter(|door| door.is_of_file());

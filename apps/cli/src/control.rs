@@ -25,7 +25,7 @@ use crate::args::{
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
 use crate::failure::Failure;
-use crate::new_volume::NewVolume;
+use crate::new_volume::new_volume;
 use crate::output::{self, print, show};
 use crate::seal_url::Minted;
 use crate::secret::{SecretFile, read_secret};
@@ -44,14 +44,8 @@ pub(crate) fn run_metrics(node: &NodeArgs) -> Done {
 pub(crate) fn run_volume(node: &NodeArgs, subcommand: VolumeSubcommand) -> Done {
     match subcommand {
         VolumeSubcommand::Create { volume, given, no_wait } => {
-            match NewVolume::of(volume, given)? {
-                NewVolume::OnDevice(call) => {
-                    change((node, &call.name.clone()), call, no_wait, "created")
-                }
-                NewVolume::InCluster(call) => {
-                    change((node, &call.name.clone()), call, no_wait, "created")
-                }
-            }
+            let call = new_volume(volume, given)?;
+            change((node, &call.name.clone()), call, no_wait, "created")
         }
         VolumeSubcommand::Show { name } => {
             control(node, VolumeShow { name }, tables::volume_detail)

@@ -1,36 +1,64 @@
-//! The volume of `nearflash volume create`: on a device of the node, or in the space of its cluster.
+//! The volume of `nearflash volume create`. The node decides where a volume without a device lies.
 
-use nearflash_api::{ClusterVolumeCreate, VolumeCreate};
-use nearflash_config::{ValueError, parse_block_size, parse_volume};
-use nearflash_space::{Name, Provisioning};
-use nearflash_units::BlockSize;
+use nearflash_api::VolumeCreate;
+use nearflash_config::{Config, UnplacedVolume, ValueError, parse_block_size, parse_volume};
+use nearflash_space::{Name, Provisioning, VolumeRequest};
+use nearflash_units::{BlockSize, ByteLen, parse_size};
 
-use crate::args::NewVolumeArgs;
+/// The help of the argument that is a name, or the short form.
+pub(crate) const VOLUME_HELP: &str = "\
+NAME, with --size. Without --device, a node of a cluster puts it into the space of the cluster, and any other node on \
+its only device. Short for NAME with --size and --device: \
+NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
-/// The call that creates a volume.
-#[derive(Debug)]
-pub(crate) enum NewVolume {
-    /// On a device of the node.
-    OnDevice(VolumeCreate),
-    /// In the space of the cluster.
-    InCluster(ClusterVolumeCreate),
+/// The size and the place of a volume whose name stands alone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewVolumeArgs {
+    /// Size, for example 100GiB
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<ByteLen>,
+    /// Subsystem that exports it [default: one with the volume's name]
+    #[arg(long, value_name = "NAME", requires = "size")]
+    pub(crate) subsystem: Option<String>,
+    /// thin or thick [default: thin]
+    #[arg(long, value_name = "KIND", requires = "size")]
+    pub(crate) provisioning: Option<String>,
+    /// Device of this node that holds the volume
+    #[arg(long, value_name = "NAME", requires = "size", help_heading = ON_DEVICE)]
+    pub(crate) device: Option<String>,
+    /// Size of its blocks: 512 or 4096 [default: 512]
+    #[arg(long, value_name = "SIZE", requires = "size", help_heading = ON_DEVICE)]
+    pub(crate) block_size: Option<String>,
+    /// Number of nodes that have each byte: 1 or 2 [default: 2 if several nodes have slices]
+    #[arg(long, value_name = "N", requires = "size", help_heading = IN_CLUSTER)]
+    pub(crate) replicas: Option<u8>,
+    /// Bytes on one mirror before the next one follows [default: 64KiB]
+    #[arg(
+        long, alias = "stripe", value_name = "SIZE", value_parser = parse_size, requires = "size",
+        help_heading = IN_CLUSTER
+    )]
+    pub(crate) stripe_unit: Option<ByteLen>,
+    /// Number of mirrors to stripe over [default: one on each node, at most 8]
+    #[arg(long, value_name = "N", requires = "size", help_heading = IN_CLUSTER)]
+    pub(crate) width: Option<u32>,
+    /// spread: over all nodes; local:NODE: primaries on this node; central:NODE: everything on this
+    /// node, with 1 replica [default: spread]
+    #[arg(long, requires = "size", help_heading = IN_CLUSTER)]
+    pub(crate) placement: Option<String>,
 }
+
+/// The options of volumes that are not the cluster's.
+const ON_DEVICE: &str = "A volume on a device of the node";
+
+/// The options of volumes of a cluster.
+const IN_CLUSTER: &str = "A volume in the space of the cluster";
 
 /// The reason why a description of a volume is not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NewVolumeError {
     /// A name alone.
-    #[error(
-        "volume '{name}' has no size: add --size SIZE, with --device DEVICE for a device of this node, or \
-         with --replicas N for the space of a cluster"
-    )]
+    #[error("volume '{name}' has no size: add --size SIZE")]
     NoSize { name: String },
-    /// A name with a size.
-    #[error(
-        "volume '{name}' has no place: add --device DEVICE for a device of this node, or --replicas N for \
-         the space of its cluster"
-    )]
-    NoPlace { name: String },
     /// The short form, with flags.
     #[error("'{text}' has a size and a device already: leave out --size, or write only the name")]
     SizeTwice { text: String },
@@ -39,61 +67,72 @@ pub(crate) enum NewVolumeError {
     Value(#[from] ValueError),
 }
 
-impl NewVolume {
-    /// The volume that the arguments describe.
-    ///
-    /// # Errors
-    /// When they lack a part, or a part is not valid. The node checks the rest.
-    pub(crate) fn of(text: String, given: NewVolumeArgs) -> Result<Self, NewVolumeError> {
-        let NewVolumeArgs { size, device, replicas, .. } = given;
-        if size.is_some() && text.contains('=') {
-            return Err(NewVolumeError::SizeTwice { text });
-        }
-        if size.is_some() {
-            text.parse::<Name>().map_err(ValueError::from)?;
-        }
-        match (size, device, replicas) {
-            (Some(size), Some(device), _) => Ok(Self::OnDevice(VolumeCreate {
-                name: text,
-                bytes: size.0,
-                device,
-                block_size: block_size(given.block_size.as_deref())?,
-                subsystem: given.subsystem,
-                provisioning: given.provisioning,
-            })),
-            (Some(size), None, Some(replicas)) => Ok(Self::InCluster(ClusterVolumeCreate {
-                name: text,
-                bytes: size.0,
-                replicas,
-                stripe_unit: given.stripe.map(|unit| unit.0),
-                width: given.width,
-                placement: given.placement,
-                subsystem: given.subsystem,
-                provisioning: given.provisioning,
-            })),
-            (Some(_), None, None) => Err(NewVolumeError::NoPlace { name: text }),
-            (None, ..) if text.parse::<Name>().is_ok() => {
-                Err(NewVolumeError::NoSize { name: text })
-            }
-            (None, ..) => short(&text),
-        }
+/// The volume that the arguments describe.
+///
+/// # Errors
+/// When they lack a part, or a part is not valid. The node checks the rest.
+pub(crate) fn new_volume(
+    text: String,
+    given: NewVolumeArgs,
+) -> Result<VolumeCreate, NewVolumeError> {
+    let Some(size) = given.size else {
+        return match text.parse::<Name>() {
+            Ok(_) => Err(NewVolumeError::NoSize { name: text }),
+            Err(_) => Ok(on_device(&parse_volume(&text)?)),
+        };
+    };
+    if text.contains('=') {
+        return Err(NewVolumeError::SizeTwice { text });
+    }
+    text.parse::<Name>().map_err(ValueError::from)?;
+    let block_size = given.block_size.as_deref().map(parse_block_size).transpose()?;
+    Ok(VolumeCreate {
+        name: text,
+        bytes: size.0,
+        device: given.device,
+        block_size: block_size.map(BlockSize::bytes),
+        subsystem: given.subsystem,
+        provisioning: given.provisioning,
+        replicas: given.replicas,
+        stripe_unit: given.stripe_unit.map(|unit| unit.0),
+        width: given.width,
+        placement: given.placement,
+    })
+}
+
+/// The calls that create the volumes of a file: those on devices first.
+pub(crate) fn declared_volumes(config: &Config) -> Vec<VolumeCreate> {
+    let unplaced = config.unplaced.iter().map(unplaced);
+    config.volumes.iter().map(on_device).chain(unplaced).collect()
+}
+
+fn unplaced(volume: &UnplacedVolume) -> VolumeCreate {
+    VolumeCreate {
+        name: volume.name.to_string(),
+        bytes: volume.len.0,
+        subsystem: volume.subsystem.as_ref().map(ToString::to_string),
+        provisioning: not_thin(volume.provisioning),
+        replicas: volume.replicas,
+        stripe_unit: volume.stripe_unit.map(|unit| unit.0),
+        width: volume.width,
+        placement: volume.placement.clone(),
+        ..VolumeCreate::default()
     }
 }
 
-fn block_size(text: Option<&str>) -> Result<Option<u32>, ValueError> {
-    Ok(text.map(parse_block_size).transpose()?.map(BlockSize::bytes))
-}
-
-/// The form `NAME=SIZE@DEVICE`.
-fn short(text: &str) -> Result<NewVolume, NewVolumeError> {
-    let volume = parse_volume(text)?;
-    Ok(NewVolume::OnDevice(VolumeCreate {
+/// The call that creates a volume with a device.
+pub(crate) fn on_device(volume: &VolumeRequest) -> VolumeCreate {
+    VolumeCreate {
         name: volume.name.to_string(),
         bytes: volume.len.0,
-        device: volume.device.to_string(),
+        device: Some(volume.device.to_string()),
         block_size: volume.block_size.map(BlockSize::bytes),
-        subsystem: volume.subsystem.map(|name| name.to_string()),
-        provisioning: (volume.provisioning != Provisioning::Thin)
-            .then(|| volume.provisioning.to_string()),
-    }))
+        subsystem: volume.subsystem.as_ref().map(ToString::to_string),
+        provisioning: not_thin(volume.provisioning),
+        ..VolumeCreate::default()
+    }
+}
+
+fn not_thin(provisioning: Provisioning) -> Option<String> {
+    (provisioning != Provisioning::Thin).then(|| provisioning.to_string())
 }

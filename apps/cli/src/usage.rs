@@ -45,8 +45,8 @@ mod tests {
         insta::assert_snapshot!(refused(&["volume", "lst"]), @r#"unrecognized subcommand 'lst'; tip: some similar subcommands exist: 'ls', 'list'; Usage: nearflash volume [OPTIONS] <COMMAND>"#);
         insta::assert_snapshot!(refused(&["volume", "list", "--jsn"]), @r#"unexpected argument '--jsn' found; tip: a similar argument exists: '--json'; Usage: nearflash volume list --json"#);
         insta::assert_snapshot!(refused(&["volume", "create", "a", "--size", "much"]), @r#"invalid value 'much' for '--size <SIZE>': 'much' is not a size: write a whole number and a unit, for example 512, 64KiB or 8GiB"#);
-        let both = ["volume", "create", "a", "--size", "1GiB", "--device", "d", "--replicas", "2"];
-        insta::assert_snapshot!(refused(&both), @r#"the argument '--device <NAME>' cannot be used with '--replicas <N>'; Usage: nearflash volume create --size <SIZE> --device <NAME> <VOLUME>"#);
+        let both = ["grant", "add", "a", "data", "--range", "0..1", "--path", "/"];
+        insta::assert_snapshot!(refused(&both), @r#"the argument '--range <START..END>' cannot be used with '--path <PATH>'; Usage: nearflash grant add --range <START..END> <ID> <VOLUME>"#);
         insta::assert_snapshot!(refused(&["volum"]), @r#"unrecognized subcommand 'volum'; tip: a similar subcommand exists: 'volume'; Usage: nearflash <COMMAND>"#);
     }
 }

@@ -182,8 +182,7 @@ fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
             &["data=1GiB"][..],
             "nearflash: 'data=1GiB' is not a valid volume: write NAME=SIZE@DEVICE",
         ),
-        (&["data"], "nearflash: volume 'data' has no size: add --size SIZE, with --device DEVICE"),
-        (&["data", "--size", "1GiB"], "nearflash: volume 'data' has no place: add --device DEVICE"),
+        (&["data"], "nearflash: volume 'data' has no size: add --size SIZE"),
         (&["a=1GiB@r", "--size", "1GiB"], "nearflash: 'a=1GiB@r' has a size and a device already"),
         (
             &["a", "--size", "1GiB", "--device", "r", "--block-size", "1k"],
@@ -242,6 +241,32 @@ fn the_data_directory_comes_from_a_flag_at_either_place_or_from_the_environment(
     let plan = ["apply", text(&file), "--dry-run"];
     assert!(!with("", &plan).0);
     assert_eq!(with(here, &plan), (true, String::new()));
+}
+
+#[test]
+fn the_node_decides_where_a_volume_without_a_device_lies_and_refuses_what_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let create = ["volume", "create", "a", "--size", "1MiB", "--data-dir", data_dir];
+    let node = Node::start(&["--data-dir", data_dir, "--device", "r=ram:64MiB"]);
+    assert!(said(&create).contains("created volume 'a'"));
+    assert!(said(&["volume", "list", "--data-dir", data_dir]).contains(" r "), "the only device");
+    let refused = |arguments: &[&str]| failed(&[&create[..], arguments].concat());
+    let (message, code) = refused(&["--device", "r", "--replicas", "2"]);
+    assert!(message.contains("2 replicas do not lie on one device") && code == 1, "{message}");
+    let (message, _) = refused(&["--device", "r", "--stripe", "64KiB"]);
+    assert!(message.contains("only volumes of a cluster have a stripe unit"), "{message}");
+    let (message, _) = refused(&["--replicas", "1"]);
+    assert!(message.contains("this node serves no cluster"), "{message}");
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().0, Some(0));
+    let devices = ["--device", "r=ram:64MiB", "--device", "s=ram:64MiB"];
+    let node = Node::start(&[&["--data-dir", data_dir], &devices[..]].concat());
+    let (message, _) = refused(&[]);
+    assert!(message.contains("no device is named, and the node has several"), "{message}");
+    assert!(message.contains("choose one of: r, s"), "{message}");
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().0, Some(0));
 }
 
 #[test]

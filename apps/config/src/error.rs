@@ -84,6 +84,11 @@ pub enum ConfigError {
     /// A volume names a device that is not configured.
     #[error("{key}: volume '{volume}' needs device '{device}': add --device {device}=…")]
     NoSuchDevice { key: Key, volume: Name, device: Name },
+    /// A volume without a device, at a node without a cluster.
+    #[error(
+        "{key}: volume '{volume}' has no device, and the node serves no cluster: add the key 'device' to its table"
+    )]
+    VolumeWithoutDevice { key: Key, volume: Name },
     /// No device is configured.
     #[error("no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)")]
     NoDevice,
@@ -136,6 +141,7 @@ impl ConfigError {
             Self::Value { key, .. }
             | Self::Twice { key, .. }
             | Self::NoSuchDevice { key, .. }
+            | Self::VolumeWithoutDevice { key, .. }
             | Self::SliceWithoutCluster { key }
             | Self::NoSuchCore { key, .. } => key,
             Self::Unreadable { .. }
@@ -265,6 +271,14 @@ pub enum ValueError {
     /// A key of a table that needs another one.
     #[error("the key '{key}' needs the key '{other}': add it, or remove '{key}'")]
     NeedsKey { key: &'static str, other: &'static str },
+    /// A key of volumes of a cluster for a volume on a device.
+    #[error(
+        "the key '{0}' is for a volume of a cluster, and this one has a device: remove '{0}', or remove 'device'"
+    )]
+    KeyOfCluster(&'static str),
+    /// Not a whole number, or too large.
+    #[error("'{0}' is not a whole number, or too large: write for example 2")]
+    Number(Box<str>),
     /// A table for a host that says nothing about it.
     #[error("the host has nothing but its name: add dhchap-key, psk-file or volumes")]
     HostOfNothing,

@@ -304,19 +304,9 @@ impl Reader {
     }
 }
 
-/// The keys by which a person would declare a volume of the cluster.
-const CLUSTER_VOLUME_KEYS: [&str; 4] = ["replicas", "stripe", "width", "placement"];
-
 fn unknown_key(form: &TableForm, name: &str) -> String {
-    let table = form.name;
-    if table == "volume" && CLUSTER_VOLUME_KEYS.contains(&name) {
-        return format!(
-            "unknown key '{name}' of {table}: the file has volumes on devices of the node; create one of \
-             the cluster with 'nearflash volume create NAME --size SIZE --replicas N'"
-        );
-    }
     let near = nearest(name, form.keys.iter().map(|known| known.name));
-    format!("unknown key '{name}' of {table}: the nearest key is '{near}'")
+    format!("unknown key '{name}' of {}: the nearest key is '{near}'", form.name)
 }
 
 impl Reader {

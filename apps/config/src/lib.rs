@@ -4,8 +4,8 @@
 //! file's entry of the same name. Addresses and hosts come from the flags alone if any flag gives
 //! one.
 //!
-//! The file also has resources that only `nearflash apply` makes, see [`AccessConfig`]. A node that starts
-//! checks them, and does not make them: their secrets are in other files.
+//! The file also has resources that only `nearflash apply` makes, see [`AccessConfig`] and [`UnplacedVolume`]. A node
+//! that starts checks them, and does not make them: their secrets are in other files, or they are the cluster's.
 
 mod args;
 pub mod check;
@@ -36,6 +36,7 @@ use tracing::level_filters::LevelFilter;
 
 use file::{File, Value};
 use merge::{Merge, Written};
+use volume_spec::{VolumeSpec, by_place};
 
 pub use args::ServeArgs;
 pub use door::{Admits, Door, Protocol};
@@ -48,7 +49,7 @@ pub use nearflash_nvme::Nqn as HostNqn;
 pub use nearflash_nvme::tls::{Demand, Derivation};
 pub use remote::RemoteSpec;
 pub use tables::{ChapSpec, CredentialSpec, DhchapSpec, GrantSpec, HostSpec, PskSpec};
-pub use volume_spec::{parse_block_size, parse_volume};
+pub use volume_spec::{UnplacedVolume, parse_block_size, parse_volume};
 
 /// A core's pool by default: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
@@ -73,6 +74,8 @@ pub struct Config {
     pub devices: Vec<DeviceSpec>,
     /// The configured volumes, by unique names, each on one of the devices.
     pub volumes: Vec<VolumeRequest>,
+    /// The volumes without a device, which `nearflash apply` creates. A node that starts does not use them.
+    pub unplaced: Vec<UnplacedVolume>,
     /// The volumes of other nodes, by unique names.
     pub remotes: Vec<RemoteSpec>,
     /// The volumes whose files this node owns, each once.
@@ -218,13 +221,14 @@ impl Config {
     fn merge(file: &File, args: ServeArgs, purpose: Purpose) -> Result<Self, Vec<ConfigError>> {
         let merge = Merge::new(file, purpose);
         let devices = merge.named("device", args.devices, tables::device, |it| &it.name);
-        let volumes = merge.named("volume", args.volumes, tables::volume, |it| &it.name);
+        let volumes = merge.named("volume", args.volumes, tables::volume, VolumeSpec::name);
         let remotes = merge.named("remote", args.remotes, tables::remote, |it| &it.name);
         let files = merge.named("files", args.files, parse_name, |name| name);
         let is_clustered = merge.is_on("cluster", args.cluster);
         let own = [args.node_name, args.pulse, args.pulse_proof];
         let cluster = merge_cluster(&merge, is_clustered, args.slices, own, &devices);
-        check_volumes(&merge, &devices, &volumes, &remotes);
+        check_volumes(&merge, (&devices, is_clustered), &volumes, &remotes);
+        let (volumes, unplaced) = by_place(values(volumes));
         let mut doors = merge.doors(Protocol::NvmeTcp, args.nvme_tcp);
         doors.extend(merge.doors(Protocol::Direct, args.direct));
         doors.extend(merge.doors(Protocol::Iscsi, args.iscsi));
@@ -244,7 +248,8 @@ impl Config {
         };
         let config = Self {
             devices: values(devices),
-            volumes: values(volumes),
+            volumes,
+            unplaced,
             remotes: values(remotes),
             files: values(files),
             access: merge_access(&merge),
@@ -383,16 +388,16 @@ fn check_slices(
     }
 }
 
-/// Checks that each volume's device is configured, and that no device has the name of a volume of
+/// Checks that each volume has a device that is configured, or lies in a cluster, and that no device has the name of a volume of
 /// another node, which is a device, too.
 fn check_volumes(
     merge: &Merge<'_>,
-    devices: &[Written<DeviceSpec>],
-    volumes: &[Written<VolumeRequest>],
+    (devices, is_clustered): (&[Written<DeviceSpec>], bool),
+    volumes: &[Written<VolumeSpec>],
     remotes: &[Written<RemoteSpec>],
 ) {
     let is_device = |name: &Name| devices.iter().any(|device| device.value.name == *name);
-    let is_volume = |name: &Name| volumes.iter().any(|volume| volume.value.name == *name);
+    let is_volume = |name: &Name| volumes.iter().any(|volume| volume.value.name() == name);
     for remote in remotes {
         let name = &remote.value.name;
         if is_device(name) || is_volume(name) {
@@ -405,10 +410,19 @@ fn check_volumes(
     if is_partial || merge.lacks_device() {
         return;
     }
-    for volume in volumes.iter().filter(|volume| !is_device(&volume.value.device)) {
-        let (key, value) = (volume.key("volume"), &volume.value);
-        let (volume, device) = (value.name.clone(), value.device.clone());
-        merge.refuse(ConfigError::NoSuchDevice { key, volume, device });
+    let is_alone = merge.purpose() == Purpose::Serve && !is_clustered;
+    for volume in volumes {
+        let (key, name) = (volume.key("volume"), volume.value.name().clone());
+        match &volume.value {
+            VolumeSpec::OnDevice(VolumeRequest { device, .. }) if !is_device(device) => {
+                let (volume, device) = (name, device.clone());
+                merge.refuse(ConfigError::NoSuchDevice { key, volume, device });
+            }
+            VolumeSpec::Unplaced(_) if is_alone => {
+                merge.refuse(ConfigError::VolumeWithoutDevice { key, volume: name });
+            }
+            _ => {}
+        }
     }
 }
 

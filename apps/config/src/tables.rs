@@ -6,17 +6,19 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use nearflash_access::{ChapUser, Covered, GrantRange, InitiatorName, Rights};
 use nearflash_media::DeviceSpec;
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{DhGroup, Hash};
 use nearflash_nvme::tls::{Demand, Derivation};
-use nearflash_space::{Name, VolumeRequest};
+use nearflash_space::Name;
+use nearflash_units::parse_size;
 
 use super::file::{KeyForm, Table, TableForm, TableKey, Value};
 use super::remote::RemoteSpec;
-use super::volume_spec::VolumeParts;
+use super::volume_spec::{UnplacedVolume, VolumeParts, VolumeSpec};
 use super::{ValueError, parse_volume};
 
 const fn required(name: &'static str) -> TableKey {
@@ -36,10 +38,14 @@ pub(super) const VOLUME: TableForm = TableForm {
     keys: &[
         required("name"),
         required("size"),
-        required("device"),
+        optional("device"),
         optional("block-size"),
         optional("subsystem"),
         optional("provisioning"),
+        optional("replicas"),
+        optional("stripe-unit"),
+        optional("width"),
+        optional("placement"),
     ],
 };
 
@@ -119,19 +125,56 @@ pub(super) const GRANT: TableForm = TableForm {
     ],
 };
 
-pub(super) fn volume(value: &Value) -> Result<VolumeRequest, ValueError> {
-    match value {
-        Value::Text(text) => parse_volume(text),
-        Value::Table(table) => VolumeParts {
-            name: table.text("name"),
-            size: table.text("size"),
-            device: table.text("device"),
-            block_size: table.get("block-size"),
-            subsystem: table.get("subsystem"),
-            provisioning: table.get("provisioning"),
-        }
-        .volume(),
+pub(super) fn volume(value: &Value) -> Result<VolumeSpec, ValueError> {
+    let table = match value {
+        Value::Text(text) => return parse_volume(text).map(VolumeSpec::OnDevice),
+        Value::Table(table) => table,
+    };
+    let Some(device) = table.get("device") else {
+        return unplaced(table).map(VolumeSpec::Unplaced);
+    };
+    if let Some(key) = given(table, &["replicas", "stripe-unit", "width", "placement"]) {
+        return Err(ValueError::KeyOfCluster(key));
     }
+    let parts = VolumeParts {
+        name: table.text("name"),
+        size: table.text("size"),
+        device,
+        block_size: table.get("block-size"),
+        subsystem: table.get("subsystem"),
+        provisioning: table.get("provisioning"),
+    };
+    parts.volume().map(VolumeSpec::OnDevice)
+}
+
+/// A volume whose place the node chooses.
+fn unplaced(table: &Table) -> Result<UnplacedVolume, ValueError> {
+    if table.get("block-size").is_some() {
+        return Err(ValueError::NeedsKey { key: "block-size", other: "device" });
+    }
+    let placement = table.get("placement");
+    let is_placement = |text: &str| match text.split_once(':') {
+        None => text == "spread",
+        Some((rule, node)) => ["local", "central"].contains(&rule) && !node.is_empty(),
+    };
+    if let Some(text) = placement.filter(|text| !is_placement(text)) {
+        return Err(ValueError::Placement(text.into()));
+    }
+    Ok(UnplacedVolume {
+        name: table.text("name").parse()?,
+        len: parse_size(table.text("size"))?,
+        subsystem: table.get("subsystem").map(str::parse).transpose()?,
+        provisioning: table.get("provisioning").map(str::parse).transpose()?.unwrap_or_default(),
+        replicas: number(table, "replicas")?,
+        stripe_unit: table.get("stripe-unit").map(parse_size).transpose()?,
+        width: number(table, "width")?,
+        placement: placement.map(str::to_owned),
+    })
+}
+
+fn number<N: FromStr>(table: &Table, key: &str) -> Result<Option<N>, ValueError> {
+    let parse = |text: &str| text.parse().map_err(|_| ValueError::Number(text.into()));
+    table.get(key).map(parse).transpose()
 }
 
 /// A device, or a slice.

@@ -569,11 +569,54 @@ fn every_syntax_error_is_reported_and_nothing_else() {
 }
 
 #[test]
-fn a_volume_of_the_cluster_in_a_file_is_refused_with_the_command_that_creates_it() {
-    let found = errors("[[volume]]\nname = 'a'\nsize = '1GiB'\ndevice = 'r'\nreplicas = 2\n");
-    let expected = "FILE, line 5: unknown key 'replicas' of volume: the file has volumes on devices of the \
-                    node; create one of the cluster with 'nearflash volume create NAME --size SIZE --replicas N'";
-    assert!(found.iter().any(|line| line == expected), "{found:?}");
+fn a_volume_without_a_device_is_the_clusters_and_only_apply_makes_it() {
+    let text = "cluster = true\ndirect = '127.0.0.1:0'\nvolume = { name = 'a', size = '1GiB', replicas = 2, \
+                stripe-unit = '128KiB', width = 3, placement = 'local:n1', provisioning = 'thick' }\n";
+    for purpose in [Purpose::Read, Purpose::Serve] {
+        let config = Config::of_text(Path::new("FILE"), text, purpose).unwrap();
+        assert!(config.volumes.is_empty());
+        let expected = UnplacedVolume {
+            name: "a".parse().unwrap(),
+            len: ByteLen(1 << 30),
+            subsystem: None,
+            provisioning: nearflash_space::Provisioning::Thick,
+            replicas: Some(2),
+            stripe_unit: Some(ByteLen(128 << 10)),
+            width: Some(3),
+            placement: Some("local:n1".to_owned()),
+        };
+        assert_eq!(config.unplaced, [expected]);
+    }
+    // A file alone does not say of which node it is.
+    let alone = text.replace("cluster = true", "device = 'r=ram:64MiB'");
+    let read = Config::of_text(Path::new("FILE"), &alone, Purpose::Read).unwrap();
+    assert_eq!(read.unplaced.len(), 1);
+    let found = Config::of_text(Path::new("FILE"), &alone, Purpose::Serve).unwrap_err();
+    let expected = "FILE, line 3: volume: volume 'a' has no device, and the node serves no cluster: add the key \
+                    'device' to its table";
+    assert_eq!(found[0].to_string(), expected);
+}
+
+#[test]
+fn a_key_of_the_other_kind_of_volume_is_refused_with_the_remedy() {
+    let found = |rest: &str| {
+        let text = format!("[[volume]]\nname = 'a'\nsize = '1GiB'\n{rest}\n");
+        errors(&text).concat()
+    };
+    for key in ["replicas = 2", "stripe-unit = '64KiB'", "width = 1", "placement = 'spread'"] {
+        let (name, refused) =
+            (key.split(' ').next().unwrap(), found(&format!("device = 'r'\n{key}")));
+        let remedy = format!("this one has a device: remove '{name}', or remove 'device'");
+        assert!(refused.starts_with("FILE, line 1: ") && refused.ends_with(&remedy), "{refused}");
+    }
+    let blocks = found("block-size = 512");
+    assert!(blocks.contains("the key 'block-size' needs the key 'device'"), "{blocks}");
+    let place = found("placement = 'near:n1'");
+    assert!(place.contains("'near:n1' is not a placement: write spread"), "{place}");
+    let replicas = found("replicas = 1000");
+    assert!(replicas.contains("'1000' is not a whole number, or too large"), "{replicas}");
+    let unknown = found("stripe_unit = '64KiB'");
+    assert!(unknown.contains("the nearest key is 'stripe-unit'"), "{unknown}");
 }
 
 #[test]

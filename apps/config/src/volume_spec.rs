@@ -1,11 +1,60 @@
-//! The text form of a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…][,provisioning=…]`.
+//! The volumes of a configuration, and the text form of one on a device: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…][,provisioning=…]`.
 
-use nearflash_space::{Provisioning, VolumeRequest};
-use nearflash_units::{BlockSize, parse_size};
+use nearflash_space::{Name, Provisioning, VolumeRequest};
+use nearflash_units::{BlockSize, ByteLen, parse_size};
 
 use super::ValueError;
 
-/// The parts of a volume, as text.
+/// A volume of a configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum VolumeSpec {
+    OnDevice(VolumeRequest),
+    Unplaced(UnplacedVolume),
+}
+
+/// A volume without a device: the node puts it into the space of its cluster. Only a file has such volumes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnplacedVolume {
+    /// Its name.
+    pub name: Name,
+    /// Its size.
+    pub len: ByteLen,
+    /// The subsystem; by default one with the volume's name.
+    pub subsystem: Option<Name>,
+    /// Whether it releases the storage of blocks that hosts deallocate.
+    pub provisioning: Provisioning,
+    /// The number of nodes that have each byte.
+    pub replicas: Option<u8>,
+    /// The length on one mirror before the next one follows.
+    pub stripe_unit: Option<ByteLen>,
+    /// The number of mirrors of a row.
+    pub width: Option<u32>,
+    /// `spread`, `local:NODE` or `central:NODE`.
+    pub placement: Option<String>,
+}
+
+impl VolumeSpec {
+    pub(super) fn name(&self) -> &Name {
+        match self {
+            Self::OnDevice(volume) => &volume.name,
+            Self::Unplaced(volume) => &volume.name,
+        }
+    }
+}
+
+/// The volumes on devices, and those without a device.
+pub(super) fn by_place(volumes: Vec<VolumeSpec>) -> (Vec<VolumeRequest>, Vec<UnplacedVolume>) {
+    let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
+    for volume in volumes {
+        match volume {
+            VolumeSpec::OnDevice(volume) => placed.push(volume),
+            VolumeSpec::Unplaced(volume) => unplaced.push(volume),
+        }
+    }
+    (placed, unplaced)
+}
+
+/// The parts of a volume on a device, as text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VolumeParts<'a> {
     pub(super) name: &'a str,

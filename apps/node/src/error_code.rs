@@ -71,7 +71,9 @@ fn of_refusal(refusal: &Refusal) -> Coded {
         R::RemoteClash(_) => (ErrorCode::Configuration, None),
         R::OutsideCluster => (ErrorCode::NoCluster, None),
         R::ClusterVolumeShrinks { name, .. } => of_name(ErrorCode::WouldShrink, name),
-        R::ClusterVolumeSize { name, .. } => of_name(ErrorCode::InvalidValue, name),
+        R::NewVolume { name, .. } | R::ClusterVolumeSize { name, .. } => {
+            of_name(ErrorCode::InvalidValue, name)
+        }
         R::IscsiNameTaken { volume, .. } => of_name(ErrorCode::VolumeExists, volume),
         R::Inconsistent(_)
         | R::StoreRolledBack(_)

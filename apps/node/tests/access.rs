@@ -71,14 +71,7 @@ impl Bench {
 
     fn volume(&self, name: &str, bytes: u64) {
         let (name, device) = (name.to_owned(), "flash".to_owned());
-        self.ask(VolumeCreate {
-            name,
-            bytes,
-            device,
-            block_size: None,
-            subsystem: None,
-            provisioning: None,
-        });
+        self.ask(VolumeCreate { name, bytes, device: Some(device), ..VolumeCreate::default() });
     }
 
     /// The secret of a new credential.

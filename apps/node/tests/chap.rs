@@ -224,10 +224,9 @@ fn a_volume_whose_iscsi_name_another_has_is_refused_where_iscsi_is_served() {
     let create = |name: &str, subsystem: Option<&str>| VolumeCreate {
         name: name.to_owned(),
         bytes: 1 << 20,
-        device: "flash".to_owned(),
-        block_size: None,
+        device: Some("flash".to_owned()),
         subsystem: subsystem.map(str::to_owned),
-        provisioning: None,
+        ..VolumeCreate::default()
     };
     let refused = bench.refused(create("data", None));
     assert!(refused.contains("iqn.2026-11.io.nearflash:data"), "{refused}");

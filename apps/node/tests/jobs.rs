@@ -48,10 +48,9 @@ impl Bench {
         let call = VolumeCreate {
             name: name.to_owned(),
             bytes: 4 * MIB,
-            device: device.to_owned(),
+            device: Some(device.to_owned()),
             block_size: Some(4096),
-            subsystem: None,
-            provisioning: None,
+            ..VolumeCreate::default()
         };
         ask(&self.data_dir(), call).unwrap()
     }

@@ -71,10 +71,8 @@ fn create(name: &str, bytes: u64, device: &str) -> VolumeCreate {
     VolumeCreate {
         name: name.to_owned(),
         bytes,
-        device: device.to_owned(),
-        block_size: None,
-        subsystem: None,
-        provisioning: None,
+        device: Some(device.to_owned()),
+        ..VolumeCreate::default()
     }
 }
 

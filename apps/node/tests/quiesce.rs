@@ -71,10 +71,8 @@ fn create(name: &str, bytes: u64) -> VolumeCreate {
     VolumeCreate {
         name: name.to_owned(),
         bytes,
-        device: "flash".to_owned(),
-        block_size: None,
-        subsystem: None,
-        provisioning: None,
+        device: Some("flash".to_owned()),
+        ..VolumeCreate::default()
     }
 }
 

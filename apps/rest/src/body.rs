@@ -65,9 +65,7 @@ pub(crate) fn request(
     read_query(route, query, &mut fields)?;
     let wait = fields.remove(WAIT).and_then(|seconds| seconds.as_u64());
     let wait = wait.map(|seconds| Duration::from_secs(seconds.min(WAIT_SECONDS_MAX)));
-    let is_clustered = route.call == "volume-create" && fields.contains_key("replicas");
-    let call = if is_clustered { "cluster-volume-create" } else { route.call };
-    if fields.insert("command".to_owned(), call.into()).is_some() {
+    if fields.insert("command".to_owned(), route.call.into()).is_some() {
         return Err(Refusal::invalid("unknown field `command`"));
     }
     let request = serde_json::from_value(Value::Object(fields));

@@ -83,6 +83,9 @@ fn schemas() -> BTreeMap<String, RefOr<Schema>> {
     };
     let all = ROUTES.iter().flat_map(of_route).chain(described::<ApiError>().all);
     let mut all: BTreeMap<_, _> = all.collect();
+    // The earlier name of a part of this type, for programs that were generated from the document.
+    let create = Ref::from_schema_name("VolumeCreate");
+    all.insert("ClusterVolumeCreate".to_owned(), create.into());
     all.insert("Document".to_owned(), head());
     all.insert("Error".to_owned(), error_document());
     all

@@ -4,9 +4,8 @@
 //! secret is shown once cannot be answered again, and exists.
 
 use nearflash_api::{
-    ApiError, Call, ClusterVolumeCreate, Document, ErrorCode, GrantAdd, GrantInfo, GrantList,
-    Grants, JobShow, OneGrant, OneJob, OneVolume, Request, VolumeCreate, VolumeDetail, VolumeInfo,
-    VolumeLayout, VolumeShow,
+    ApiError, Call, Document, ErrorCode, GrantAdd, GrantInfo, GrantList, Grants, JobShow, OneGrant,
+    OneJob, OneVolume, Request, VolumeCreate, VolumeDetail, VolumeInfo, VolumeLayout, VolumeShow,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -72,40 +71,41 @@ fn same_grant(face: &dyn Face, call: &GrantAdd) -> Option<GrantInfo> {
 
 /// The volume of that name, if it is as the request asks.
 fn same_volume(face: &dyn Face, wanted: &Request) -> Option<OneVolume> {
-    let (Request::VolumeCreate(VolumeCreate { name, .. })
-    | Request::ClusterVolumeCreate(ClusterVolumeCreate { name, .. })) = wanted
-    else {
-        return None;
-    };
-    let VolumeDetail { volume, layout } = ask(face, VolumeShow { name: name.clone() })?;
-    let is_same = match (wanted, &layout) {
-        (Request::VolumeCreate(call), None) => is_as_asked(&volume, call),
-        (Request::ClusterVolumeCreate(call), Some(layout)) => is_laid_out(&volume, layout, call),
-        _ => false,
-    };
+    let Request::VolumeCreate(call) = wanted else { return None };
+    let VolumeDetail { volume, layout } = ask(face, VolumeShow { name: call.name.clone() })?;
+    let is_same = is_as_asked(&volume, call)
+        && match &layout {
+            None => is_on_device(&volume, call),
+            Some(layout) => is_laid_out(layout, call),
+        };
     let job = volume.job.filter(|_| is_same).and_then(|id| ask(face, JobShow { id }));
     let job = job.map(|OneJob { job }| job);
     is_same.then_some(OneVolume { volume, job, note: None })
 }
 
 fn is_as_asked(volume: &VolumeInfo, call: &VolumeCreate) -> bool {
-    let VolumeCreate { name, bytes, device, block_size, subsystem, provisioning } = call;
+    let VolumeCreate { name, bytes, block_size, subsystem, provisioning, .. } = call;
     volume.bytes == *bytes
-        && volume.device == *device
         && block_size.is_none_or(|size| volume.block_size == size)
         && is_exported_by(volume, subsystem.as_deref().unwrap_or(name))
         && volume.provisioning == provisioning.as_deref().unwrap_or("thin")
 }
 
-fn is_laid_out(volume: &VolumeInfo, layout: &VolumeLayout, call: &ClusterVolumeCreate) -> bool {
-    let ClusterVolumeCreate { name, bytes, replicas, stripe_unit, width, .. } = call;
-    volume.bytes == *bytes
-        && layout.replicas == *replicas
+/// Whether a volume that is not the cluster's lies where the request asks for.
+fn is_on_device(volume: &VolumeInfo, call: &VolumeCreate) -> bool {
+    let VolumeCreate { device, replicas, stripe_unit, width, placement, .. } = call;
+    device.as_ref().is_none_or(|device| volume.device == *device)
+        && replicas.is_none_or(|replicas| replicas == 1 && device.is_some())
+        && (stripe_unit, width, placement) == (&None, &None, &None)
+}
+
+fn is_laid_out(layout: &VolumeLayout, call: &VolumeCreate) -> bool {
+    let VolumeCreate { device, replicas, stripe_unit, width, placement, .. } = call;
+    device.is_none()
+        && replicas.is_none_or(|replicas| layout.replicas == replicas)
         && stripe_unit.is_none_or(|unit| layout.stripe_unit == unit)
         && width.is_none_or(|width| layout.width == width)
-        && layout.placement == call.placement.as_deref().unwrap_or("spread")
-        && is_exported_by(volume, call.subsystem.as_deref().unwrap_or(name))
-        && volume.provisioning == call.provisioning.as_deref().unwrap_or("thin")
+        && layout.placement == placement.as_deref().unwrap_or("spread")
 }
 
 fn is_exported_by(volume: &VolumeInfo, subsystem: &str) -> bool {

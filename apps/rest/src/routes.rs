@@ -4,12 +4,12 @@
 //! refuses fields that it does not know.
 
 use nearflash_api::{
-    Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
-    Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, HostRotate, Jobs,
-    KeyedHosts, NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant,
-    OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
-    TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail,
-    VolumeResize, Volumes,
+    Accounts, Activity, ChapAdd, CredentialCreate, Credentials, Devices, Events, GrantAdd,
+    GrantSeal, Grants, HostAdd, HostAllow, HostDeny, HostRotate, Jobs, KeyedHosts, NewCredential,
+    NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost,
+    OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status, TRACE_REQUESTS_MAX,
+    TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail, VolumeResize,
+    Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -161,7 +161,7 @@ pub(crate) static ROUTES: [Route; 37] = [
     ]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
     post("/v1/volumes", "volume-create", "Creates a volume", described::<OneVolume>)
-        .body(&[described::<VolumeCreate>, described::<ClusterVolumeCreate>])
+        .body(&[described::<VolumeCreate>])
         .creates(Success::Created),
     get("/v1/volumes/{name}", "volume-show", "A volume, and its place", described::<VolumeDetail>)
         .field(NAME),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use nearflash_api::{
     ApiError, CredentialInfo, Document, ErrorCode, JobInfo, JobState, Jobs, NewCredential, OneJob,
-    OneVolume, Request, SecretText, TokenScope, VolumeCreate, VolumeDetail, VolumeInfo, Volumes,
+    OneVolume, Request, SecretText, TokenScope, VolumeCreate, VolumeDetail, VolumeInfo,
+    VolumeLayout, Volumes,
 };
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
@@ -78,7 +79,7 @@ impl Fake {
             uuid: uuid::Uuid::nil(),
             bytes: call.bytes,
             block_size: 512,
-            device: call.device,
+            device: call.device.unwrap_or_default(),
             provisioning: "thin".to_owned(),
             job: job.as_ref().map(|job| job.id),
             files: None,
@@ -93,6 +94,19 @@ impl Fake {
     fn show(&self, name: &str) -> Result<VolumeInfo, ApiError> {
         let found = self.volumes.lock().unwrap().get(name).cloned();
         found.ok_or_else(|| ApiError::new(ErrorCode::VolumeNotFound, "there is none"))
+    }
+}
+
+/// The layout of a volume that was created without a device.
+fn layout() -> VolumeLayout {
+    VolumeLayout {
+        replicas: 2,
+        stripe_unit: 65536,
+        width: 3,
+        placement: "spread".to_owned(),
+        space_bytes: 0,
+        zeroed_bytes: 0,
+        mirrors: Vec::new(),
     }
 }
 
@@ -116,7 +130,9 @@ impl Face for Fake {
                 text(Volumes { volumes })
             }
             Request::VolumeShow(call) => {
-                text(VolumeDetail { volume: self.show(&call.name)?, layout: None })
+                let volume = self.show(&call.name)?;
+                let layout = volume.device.is_empty().then(layout);
+                text(VolumeDetail { volume, layout })
             }
             Request::VolumeRemove(call) => {
                 let volume = self.show(&call.name)?;
@@ -338,9 +354,41 @@ fn the_same_volume_again_is_no_error_and_another_of_its_name_is() {
         r#"{"name":"data","bytes":4096,"device":"flash","block_size":4096}"#,
         r#"{"name":"data","bytes":4096,"device":"flash","subsystem":"other"}"#,
         r#"{"name":"data","bytes":4096,"device":"flash","provisioning":"thick"}"#,
+        r#"{"name":"data","bytes":4096,"replicas":1}"#,
+        r#"{"name":"data","bytes":4096,"placement":"spread"}"#,
     ] {
         let refused = served.post("/v1/volumes", other);
         assert_eq!(refused.code(), (409, "volume-exists".to_owned()), "{other}");
+    }
+}
+
+#[test]
+fn a_volume_of_a_cluster_has_the_same_body_and_may_say_less_when_it_is_repeated() {
+    let served = Served::locally();
+    let post = |rest: &str| {
+        let body = format!(r#"{{"name":"data","bytes":4096{rest}}}"#);
+        served.post("/v1/volumes", &body)
+    };
+    assert_eq!(post("").status(), 201);
+    let same = [
+        "",
+        r#","replicas":2"#,
+        r#","stripe_unit":65536,"width":3"#,
+        r#","placement":"spread","replicas":2"#,
+    ];
+    for rest in same {
+        let again = post(rest);
+        assert_eq!(again.status(), 200, "{rest}: {}", again.body());
+    }
+    let others = [
+        r#","replicas":1"#,
+        r#","stripe_unit":4096"#,
+        r#","width":2"#,
+        r#","placement":"central:n1""#,
+        r#","device":"flash""#,
+    ];
+    for rest in others {
+        assert_eq!(post(rest).code(), (409, "volume-exists".to_owned()), "{rest}");
     }
 }
 

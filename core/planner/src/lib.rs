@@ -7,9 +7,11 @@
 
 pub mod access;
 pub mod change;
+mod create;
 pub mod model;
 mod refusal;
 pub mod usage;
 
 pub use change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, lost_by_removal};
+pub use create::{Asked, Misfit, Store, store_of, whole_blocks};
 pub use refusal::{Affected, FreeList, Lost, Refusal};

@@ -12,6 +12,8 @@ use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Name, RestoreError, VolumeError};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
+use crate::create::Misfit;
+
 /// Error: a change is refused; the state stays as it is.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -83,6 +85,9 @@ pub enum Refusal {
     /// There is no such node in the cluster.
     #[error("the cluster has no node '{0}': 'nearflash cluster status' lists them")]
     NoNodeNamed(Box<str>),
+    /// The parts of a new volume do not go together.
+    #[error("volume '{name}': {misfit}")]
+    NewVolume { name: Name, misfit: Misfit },
     /// The size of a volume of the cluster is not whole blocks.
     #[error("volume '{name}': {len} is not a whole number of 4096-byte blocks")]
     ClusterVolumeSize { name: Name, len: ByteLen },

@@ -442,15 +442,19 @@ impl Space {
         Ok(volume.reservations.clear_all(volume.id))
     }
 
+    /// The devices on which this node makes volumes. A volume of another node has no space for others, and that of a
+    /// slice is the cluster's.
+    pub fn own_devices(&self) -> impl Iterator<Item = (DeviceId, &SpaceDevice)> {
+        let devices = (0u32..).map(DeviceId).zip(&self.devices);
+        devices.filter(|(_, device)| device.free.len().0 > 0)
+    }
+
     fn device_named(&self, asked: &VolumeRequest) -> Result<DeviceId, VolumeError> {
-        // A volume of another node has no space for others.
-        let mut local = (0u32..).zip(&self.devices).filter(|(_, device)| device.free.len().0 > 0);
-        let known = local.clone().map(|(_, device)| device.name.clone()).collect();
-        let place = local.find(|(_, device)| device.name == asked.device);
-        place.map(|(id, _)| DeviceId(id)).ok_or_else(|| VolumeError::NoDevice {
+        let place = self.own_devices().find(|(_, device)| device.name == asked.device);
+        place.map(|(id, _)| id).ok_or_else(|| VolumeError::NoDevice {
             volume: asked.name.clone(),
             device: asked.device.clone(),
-            known: NameList(known),
+            known: NameList(self.own_devices().map(|(_, it)| it.name.clone()).collect()),
         })
     }
 

@@ -8,6 +8,7 @@ mod cluster_faults;
 mod etcd_away;
 mod external_etcd;
 mod mirrored;
+mod one_create;
 mod restored;
 mod shared;
 mod stale;

@@ -1,6 +1,7 @@
 //! Makes the steps of a plan, each as a call to the node.
 //!
-//! Every call has the condition that the state is still the one that the step was decided on. After each
+//! Every call has the condition that the state is still the one that the step was decided on, except for changes of
+//! volumes of a cluster, which have no generation: a volume that exists is not created again, and none shrinks. After each
 //! step, and when the condition does not hold, the state is read again and planned again. The rest of the
 //! plan must then be the same; so no step is made on a state that nobody has seen, and changes that do not
 //! concern the plan do not disturb it.
@@ -12,11 +13,10 @@ use nearflash_api::client::{ControlError, ask, ask_if};
 use nearflash_api::{
     ApiError, Call, ChapAdd, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
     CredentialRemove, ErrorCode, GrantAdd, GrantRevoke, HostAdd, HostAllow, HostRemove, HostUnlist,
-    JobWait, OneVolume, VolumeCreate, VolumeRemove, VolumeResize,
+    JobWait, OneVolume, VolumeRemove, VolumeResize,
 };
 use nearflash_config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
-use nearflash_space::{Provisioning, VolumeRequest};
-use nearflash_units::{BlockSize, ByteLen};
+use nearflash_units::ByteLen;
 
 use super::plan::{Permission, Plan, Step, listed};
 use super::state::{Declared, Running, Volume};
@@ -48,7 +48,7 @@ pub(super) fn make(
     for (made, step) in steps.iter().enumerate() {
         loop {
             if made + tries > 0 {
-                let running = match Running::read(data_dir) {
+                let running = match Running::read(data_dir, &declared.volumes) {
                     Ok(running) => running,
                     Err(error) => return (made, End::Failed(error.into())),
                 };
@@ -85,25 +85,47 @@ impl At<'_> {
     }
 
     /// Changes a volume, and waits for the job that completes the change.
-    fn change<C: Call<Answer = OneVolume>>(&self, call: C) -> Result<(), Failure> {
-        let Some(job) = self.ask(call)?.job else { return Ok(()) };
+    fn change<C: Call<Answer = OneVolume>>(
+        &self,
+        call: C,
+        condition: Condition,
+    ) -> Result<(), Failure> {
+        let done = match condition {
+            Condition::SameState => self.ask(call)?,
+            Condition::None => ask(self.data_dir, call)?,
+        };
+        let Some(job) = done.job else { return Ok(()) };
         job::wait(job.id, |call: JobWait| Ok(ask(self.data_dir, call)?.job)).map(drop)
     }
+}
+
+/// The condition of a change of a volume.
+enum Condition {
+    /// The state is the one that the step was decided on.
+    SameState,
+    /// There is none, because the volume may be the cluster's.
+    None,
 }
 
 fn make_step(at: At<'_>, may: Permission, step: &Step) -> Result<(), Failure> {
     let resize = |volume: &Volume, to: ByteLen, shrink: bool| {
         let (name, force) = (volume.name.clone(), shrink && may.force);
-        at.change(VolumeResize { name, bytes: to.0, shrink, force })
+        let condition = volume.layout.as_ref().map_or(Condition::SameState, |_| Condition::None);
+        at.change(VolumeResize { name, bytes: to.0, shrink, force }, condition)
     };
     match step {
         Step::GrantRevoke { number, .. } => at.ask(GrantRevoke { number: *number }).map(drop),
         Step::VolumeRemove(it) => {
-            at.change(VolumeRemove { name: it.name.clone(), force: may.force })
+            let call = VolumeRemove { name: it.name.clone(), force: may.force };
+            at.change(call, Condition::SameState)
         }
         Step::VolumeShrink { volume, to } => resize(volume, *to, true),
         Step::VolumeGrow { volume, to } => resize(volume, *to, false),
-        Step::VolumeCreate(request) => at.change(creation(request)),
+        Step::VolumeCreate(call) => {
+            // The node decides whether a volume without a device is the cluster's.
+            let condition = call.device.as_ref().map_or(Condition::None, |_| Condition::SameState);
+            at.change(call.clone(), condition)
+        }
         Step::HostAdd(spec) => {
             let volumes = listed(spec);
             at.ask(HostAdd { volumes, ..host(spec, false)? }).map(drop)
@@ -123,18 +145,6 @@ fn make_step(at: At<'_>, may: Permission, step: &Step) -> Result<(), Failure> {
         }
         Step::ChapRemove { user } => at.ask(ChapRemove { user: user.clone() }).map(drop),
         Step::CredentialRemove { id } => at.ask(CredentialRemove { id: id.clone() }).map(drop),
-    }
-}
-
-fn creation(request: &VolumeRequest) -> VolumeCreate {
-    let provisioning = request.provisioning;
-    VolumeCreate {
-        name: request.name.to_string(),
-        bytes: request.len.0,
-        device: request.device.to_string(),
-        block_size: request.block_size.map(BlockSize::bytes),
-        subsystem: request.subsystem.as_ref().map(ToString::to_string),
-        provisioning: (provisioning != Provisioning::Thin).then(|| provisioning.to_string()),
     }
 }
 

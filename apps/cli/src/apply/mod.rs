@@ -37,8 +37,8 @@ pub(crate) struct ApplyArgs {
     /// Show the differences, and change nothing. The exit code is 3 if there are differences
     #[arg(long)]
     dry_run: bool,
-    /// Also remove the volumes, NVMe hosts with keys or a list, CHAP accounts, credentials and grants that the
-    /// file does not have
+    /// Also remove the volumes on devices of the node, NVMe hosts with keys or a list, CHAP accounts, credentials and
+    /// grants that the file does not have
     #[arg(long)]
     prune: bool,
     /// Permit changes that destroy data: removed and shrunk volumes
@@ -90,7 +90,7 @@ pub(crate) fn run_apply(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     };
     let declared = Declared::of(config);
     let may = Permission { prune: args.prune, destroy: args.destroy, force: args.force };
-    let running = Running::read(&data_dir)?;
+    let running = Running::read(&data_dir, &declared.volumes)?;
     let plan = Plan::of(&declared, &running, may);
     if !plan.conflicts.is_empty() {
         return Ok(report(&plan.conflicts, 1));

@@ -8,13 +8,13 @@
 //! others are removed, because the last one that is removed opens addresses of this machine to everyone.
 
 use nearflash_access::Covered;
-use nearflash_api::{ChapInfo, HostVolume, KeyedHost};
+use nearflash_api::{ChapInfo, HostVolume, KeyedHost, VolumeCreate};
 use nearflash_config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
-use nearflash_space::VolumeRequest;
-use nearflash_units::{BlockSize, ByteLen};
+use nearflash_units::ByteLen;
 
 use hosts::hosts;
 pub(crate) use hosts::{keyed, listed};
+use volumes::{has_volume, is_there, volumes};
 
 use super::state::{Declared, Device, Fixed, Running, Terms, Volume};
 
@@ -59,7 +59,7 @@ pub(crate) enum Step {
         volume: Volume,
         to: ByteLen,
     },
-    VolumeCreate(VolumeRequest),
+    VolumeCreate(VolumeCreate),
     HostAdd(HostSpec),
     HostChange {
         spec: HostSpec,
@@ -244,70 +244,6 @@ fn difference(fixed: &Fixed, running: &Running) -> Option<String> {
     }
 }
 
-fn volumes(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
-    for asked in &declared.volumes {
-        let name = asked.name.as_str();
-        if running.foreign.iter().any(|foreign| foreign == name) {
-            plan.conflicts.push(format!(
-                "volume '{name}' is a volume of the cluster or of another node: choose another name"
-            ));
-        } else if let Some(found) = running.volumes.iter().find(|volume| volume.name == name) {
-            change_volume(asked, found, plan);
-        } else {
-            create_volume(asked, (declared, running), plan);
-        }
-    }
-    let is_declared =
-        |volume: &Volume| declared.volumes.iter().any(|it| it.name.as_str() == volume.name);
-    if may.prune {
-        let rest = running.volumes.iter().filter(|volume| !is_declared(volume));
-        plan.steps.extend(rest.cloned().map(Step::VolumeRemove));
-    }
-}
-
-fn create_volume(
-    asked: &VolumeRequest,
-    (declared, running): (&Declared, &Running),
-    plan: &mut Plan,
-) {
-    let (name, on) = (&asked.name, asked.device.as_str());
-    let is_declared = |it: &Fixed| matches!(it, Fixed::Device { name, .. } if name == on);
-    if running.devices.iter().any(|device| device.name == on) {
-        plan.steps.push(Step::VolumeCreate(asked.clone()));
-    } else if declared.fixed.iter().any(is_declared) {
-        plan.restarts.push(format!("volume '{name}' waits for device '{on}'"));
-    } else {
-        plan.conflicts.push(format!(
-            "volume '{name}' needs device '{on}', which neither the node nor the file has: name \
-             another device"
-        ));
-    }
-}
-
-/// Changes the size of a volume. The rest of it lasts as long as the volume.
-fn change_volume(asked: &VolumeRequest, found: &Volume, plan: &mut Plan) {
-    let block_size = asked.block_size.map_or(found.block_size, BlockSize::bytes);
-    let properties = [
-        ("device", found.device.clone(), asked.device.to_string()),
-        ("block size", found.block_size.to_string(), block_size.to_string()),
-        ("subsystem", found.subsystem.clone(), asked.subsystem().to_string()),
-        ("provisioning", found.provisioning.clone(), asked.provisioning.to_string()),
-    ];
-    for (property, is, asked) in properties.iter().filter(|(_, is, asked)| is != asked) {
-        plan.conflicts.push(format!(
-            "volume '{}' keeps its {property}, {is}, and the file has {asked}: correct the file, or \
-             remove the volume and its data first",
-            found.name
-        ));
-    }
-    let (volume, to) = (found.clone(), asked.len);
-    if found.len < to {
-        plan.steps.push(Step::VolumeGrow { volume, to });
-    } else if found.len > to {
-        plan.steps.push(Step::VolumeShrink { volume, to });
-    }
-}
-
 fn chap(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
     let declared = &declared.access.chap;
     for spec in declared {
@@ -392,22 +328,6 @@ struct Missing<'a> {
     credential: Option<&'a str>,
 }
 
-/// Whether there is a volume after the plan, or after the restart that it waits for.
-fn has_volume((declared, running): (&Declared, &Running), may: Permission, volume: &str) -> bool {
-    declared.volumes.iter().any(|it| it.name.as_str() == volume)
-        || running.foreign.iter().any(|name| name == volume)
-        || (!may.prune && running.volumes.iter().any(|it| it.name == volume))
-}
-
-/// Whether there is a volume after the plan, without a restart.
-fn is_there(running: &Running, plan: &Plan, volume: &str) -> bool {
-    let is_created =
-        |step: &Step| matches!(step, Step::VolumeCreate(it) if it.name.as_str() == volume);
-    running.foreign.iter().any(|name| name == volume)
-        || running.volumes.iter().any(|it| it.name == volume)
-        || plan.steps.iter().any(is_created)
-}
-
 fn missing<'a>(
     spec: &'a GrantSpec,
     (declared, running): (&Declared, &Running),
@@ -439,3 +359,4 @@ pub(crate) fn terms(spec: &GrantSpec) -> Terms {
 mod hosts;
 #[cfg(test)]
 mod tests;
+mod volumes;

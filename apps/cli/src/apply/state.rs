@@ -1,22 +1,25 @@
 //! The two states that a plan compares: the one that a file declares, and the one of a running node.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use nearflash_access::GrantRange;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{
-    ChapInfo, ChapList, CredentialList, DeviceInfo, GrantInfo, GrantList, HostList, KeyedHost,
-    KeyedHosts, Status, StatusShow, VolumeInfo, VolumesOfHost,
+    ChapInfo, ChapList, CredentialList, DeviceInfo, ErrorCode, GrantInfo, GrantList, HostList,
+    KeyedHost, KeyedHosts, Status, StatusShow, VolumeCreate, VolumeDetail, VolumeInfo,
+    VolumeLayout, VolumeShow, VolumesOfHost,
 };
 use nearflash_config::{AccessConfig, Config, Protocol};
-use nearflash_space::VolumeRequest;
 use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::new_volume::declared_volumes;
 
 /// The state that a file declares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declared {
-    pub(crate) volumes: Vec<VolumeRequest>,
+    pub(crate) volumes: Vec<VolumeCreate>,
     pub(crate) access: AccessConfig,
     pub(crate) fixed: Vec<Fixed>,
 }
@@ -46,7 +49,7 @@ impl Declared {
         for door in config.doors.iter().filter(|door| door.is_of_file()) {
             fixed.push(Fixed::Address { protocol: door.protocol, address: door.address });
         }
-        Self { volumes: config.volumes, access: config.access, fixed }
+        Self { volumes: declared_volumes(&config), access: config.access, fixed }
     }
 }
 
@@ -55,7 +58,7 @@ impl Declared {
 pub(crate) struct Running {
     /// The generation that all of it has, or an older one.
     pub(crate) generation: u64,
-    /// The volumes on its own devices.
+    /// The volumes on its own devices, and those of its cluster that the file declares.
     pub(crate) volumes: Vec<Volume>,
     /// The names of its other volumes, which are of the cluster or of other nodes.
     pub(crate) foreign: Vec<String>,
@@ -77,6 +80,17 @@ pub(crate) struct Volume {
     pub(crate) block_size: u32,
     pub(crate) subsystem: String,
     pub(crate) provisioning: String,
+    /// How it lies in the cluster; `None` for a volume on a device of the node.
+    pub(crate) layout: Option<Layout>,
+}
+
+/// The layout of a volume of the cluster, as far as a file declares it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Layout {
+    pub(crate) replicas: u8,
+    pub(crate) stripe_unit: ByteLen,
+    pub(crate) width: u32,
+    pub(crate) placement: String,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -111,13 +125,17 @@ pub(crate) struct Terms {
 }
 
 impl Running {
-    /// Reads the state of a node.
+    /// Reads the state of a node, as far as a file declares these volumes.
     ///
     /// # Errors
     /// When the node does not answer.
-    pub(crate) fn read(data_dir: &Path) -> Result<Self, ControlError> {
+    pub(crate) fn read(data_dir: &Path, declared: &[VolumeCreate]) -> Result<Self, ControlError> {
         // Its generation is older than everything that is read later.
         let status = ask(data_dir, StatusShow {})?;
+        let of_cluster = match &status.cluster {
+            None => Vec::new(),
+            Some(_) => volumes_of_cluster(data_dir, &status, declared)?,
+        };
         let credentials = ask(data_dir, CredentialList {})?.credentials.into_iter();
         let grants = ask(data_dir, GrantList { credential: None })?.grants.into_iter();
         let credential = |it: nearflash_api::CredentialInfo| Credential {
@@ -134,16 +152,15 @@ impl Running {
             grants: grants.filter(|grant| !grant.seal).map(Grant::of).collect(),
             ..Self::default()
         };
-        Ok(Self::with_status(own, status))
+        Ok(Self::with_status(own, status, of_cluster))
     }
 
-    fn with_status(self, status: Status) -> Self {
+    fn with_status(self, status: Status, of_cluster: Vec<Volume>) -> Self {
         let devices: Vec<Device> = status.devices.iter().map(Device::of).collect();
-        let is_own = |volume: &VolumeInfo| {
-            let device = devices.iter().find(|device| device.name == volume.device);
-            device.is_some_and(Device::is_own)
-        };
-        let (own, foreign): (Vec<_>, Vec<_>) = status.volumes.into_iter().partition(is_own);
+        let is_of_cluster =
+            |volume: &VolumeInfo| of_cluster.iter().any(|it| it.name == volume.name);
+        let rest = status.volumes.into_iter().filter(|volume| !is_of_cluster(volume));
+        let (own, foreign): (Vec<_>, Vec<_>) = rest.partition(|it| is_on_own_device(it, &devices));
         let at = |protocol, addresses: Vec<SocketAddr>| {
             addresses.into_iter().map(move |address| (protocol, address))
         };
@@ -152,13 +169,43 @@ impl Running {
             .chain(at(Protocol::Iscsi, status.iscsi));
         Self {
             generation: status.generation,
-            volumes: own.into_iter().map(Volume::of).collect(),
+            volumes: own.into_iter().map(Volume::of).chain(of_cluster).collect(),
             foreign: foreign.into_iter().map(|volume| volume.name).collect(),
             addresses: addresses.collect(),
             devices,
             ..self
         }
     }
+}
+
+/// The volumes of the cluster that are declared, and those that look like volumes on a device of the node, because they
+/// lie on one of its slices alone.
+fn volumes_of_cluster(
+    data_dir: &Path,
+    status: &Status,
+    declared: &[VolumeCreate],
+) -> Result<Vec<Volume>, ControlError> {
+    let devices: Vec<Device> = status.devices.iter().map(Device::of).collect();
+    let own = status.volumes.iter().filter(|volume| is_on_own_device(volume, &devices));
+    let names: BTreeSet<&String> =
+        own.map(|volume| &volume.name).chain(declared.iter().map(|volume| &volume.name)).collect();
+    let mut found = Vec::new();
+    for name in names {
+        match ask(data_dir, VolumeShow { name: name.clone() }) {
+            Ok(VolumeDetail { volume, layout: Some(layout) }) => {
+                found.push(Volume::of_cluster(volume, layout));
+            }
+            Ok(_) => {}
+            Err(ControlError::Refused(error)) if error.code == ErrorCode::VolumeNotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn is_on_own_device(volume: &VolumeInfo, devices: &[Device]) -> bool {
+    let device = devices.iter().find(|device| device.name == volume.device);
+    device.is_some_and(Device::is_own)
 }
 
 /// A host without its replaced keys, which are of no file and end by themselves.
@@ -171,7 +218,16 @@ impl Volume {
         // The last part of the NQN is the subsystem's name, which has no colon.
         let subsystem = info.nqn.rsplit(':').next().unwrap_or_default().to_owned();
         let VolumeInfo { name, bytes, device, block_size, provisioning, .. } = info;
-        Self { name, len: ByteLen(bytes), device, block_size, subsystem, provisioning }
+        let (len, layout) = (ByteLen(bytes), None);
+        Self { name, len, device, block_size, subsystem, provisioning, layout }
+    }
+
+    fn of_cluster(info: VolumeInfo, layout: VolumeLayout) -> Self {
+        let VolumeLayout { replicas, stripe_unit, width, placement, .. } = layout;
+        let stripe_unit = ByteLen(stripe_unit);
+        let layout = Some(Layout { replicas, stripe_unit, width, placement });
+        // Where it lies changes with the cluster, and not with a plan.
+        Self { device: String::new(), layout, ..Self::of(info) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A plan as text for people and as a document for programs.
 
-use nearflash_api::HostVolume;
+use nearflash_api::{HostVolume, VolumeCreate};
 use nearflash_config::{ChapSpec, HostSpec};
-use nearflash_space::VolumeRequest;
+use nearflash_units::ByteLen;
 use serde::Serialize;
 
 use super::plan::{Plan, Step, account, keyed, listed, terms};
@@ -29,7 +29,7 @@ fn words(step: &Step) -> Words {
         |action, kind, name: &str, detail| Words { action, kind, name: name.to_owned(), detail };
     let none = String::new;
     match step {
-        Step::VolumeCreate(it) => of(CREATE, "volume", it.name.as_str(), volume(it)),
+        Step::VolumeCreate(it) => of(CREATE, "volume", &it.name, volume(it)),
         Step::VolumeGrow { volume, to } => {
             of(CHANGE, "volume", &volume.name, format!("grows from {} to {to}", volume.len))
         }
@@ -63,16 +63,31 @@ fn words(step: &Step) -> Words {
 }
 
 /// A volume in words, without its name.
-pub(crate) fn volume(it: &VolumeRequest) -> String {
-    let mut text = format!("{} on device '{}'", it.len, it.device);
+pub(crate) fn volume(it: &VolumeCreate) -> String {
+    let mut text = ByteLen(it.bytes).to_string();
+    if let Some(device) = &it.device {
+        text += &format!(" on device '{device}'");
+    }
     if let Some(size) = it.block_size {
-        text += &format!(", blocks of {}", size.bytes());
+        text += &format!(", blocks of {size}");
+    }
+    if let Some(replicas) = it.replicas {
+        text += &format!(", replicas: {replicas}");
+    }
+    if let Some(unit) = it.stripe_unit {
+        text += &format!(", stripe unit {}", ByteLen(unit));
+    }
+    if let Some(width) = it.width {
+        text += &format!(", width {width}");
+    }
+    if let Some(placement) = &it.placement {
+        text += &format!(", placement {placement}");
     }
     if let Some(subsystem) = &it.subsystem {
         text += &format!(", in subsystem '{subsystem}'");
     }
-    if it.provisioning != nearflash_space::Provisioning::Thin {
-        text += &format!(", {}", it.provisioning);
+    if let Some(provisioning) = &it.provisioning {
+        text += &format!(", {provisioning}");
     }
     text
 }

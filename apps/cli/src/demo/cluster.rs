@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nearflash_api::{
-    ClusterVolumeCreate, EventList, MirrorInfo, ReplicaInfo, VolumeList, VolumeShow,
-};
+use nearflash_api::{EventList, MirrorInfo, ReplicaInfo, VolumeCreate, VolumeList, VolumeShow};
 use nearflash_bench::consistency::{Kind, Load, LoadSize};
 use nearflash_units::{ByteLen, MIB};
 
@@ -79,15 +77,12 @@ fn machines(folder: &Path) -> Result<Vec<Machine>, DemoError> {
 
 /// Creates the volume, and waits until every node has it.
 fn create_volume(machines: &[Machine]) -> Result<(), DemoError> {
-    machines[0].ask(ClusterVolumeCreate {
+    machines[0].ask(VolumeCreate {
         name: VOLUME.to_owned(),
         bytes: SIZE.0,
-        replicas: 2,
-        stripe_unit: None,
+        replicas: Some(2),
         width: Some(1),
-        placement: None,
-        subsystem: None,
-        provisioning: None,
+        ..VolumeCreate::default()
     })?;
     let deadline = Instant::now() + PATIENCE;
     for machine in machines {

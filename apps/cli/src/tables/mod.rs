@@ -22,8 +22,7 @@ pub(crate) use status::{device_list, status, time, uptime};
 
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     if volumes.is_empty() {
-        return "no volumes: create one with 'nearflash volume create NAME --size SIZE --device DEVICE', \
-                or in a cluster with '--replicas N' instead of the device\n"
+        return "no volumes: create one with 'nearflash volume create NAME --size SIZE'\n"
             .to_owned();
     }
     let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "PROVISIONED", "NSID", "SUBSYSTEM NQN"];

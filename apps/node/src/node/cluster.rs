@@ -10,18 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nearflash::direct::{Client, Credentials, Options, Url};
-use nearflash_api::{
-    ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout,
-};
+use nearflash_api::{MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout};
 use nearflash_cluster::part_name;
 use nearflash_device::MirrorKey;
-use nearflash_planner::{Change, Lost, Refusal, STRIPE_UNIT, VolumeSpec};
+use nearflash_planner::{Change, Lost, Refusal, VolumeSpec, whole_blocks};
 use nearflash_publish::{PEER_KEY, iscsi_names};
 use nearflash_records::ClusterState;
 use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
 use nearflash_records::state::MirrorView;
 use nearflash_space::{Home, Name, VolumeError};
-use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
+use nearflash_units::{Blocks, ByteLen, OneLine};
 use uuid::Uuid;
 
 use super::zeroing::{Zeroed, zero};
@@ -39,10 +37,6 @@ const OFFER_MAX: Duration = Duration::from_secs(20);
 
 /// The pause between two looks at something that another thread does.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
-
-/// The block size of every volume of a cluster: no device has larger blocks, so no block of a device
-/// holds blocks of two parts.
-const BLOCK_SIZE: BlockSize = BlockSize::B4096;
 
 impl Node {
     /// Gives the node its connection to the cluster's store, once.
@@ -65,13 +59,9 @@ impl Node {
         }
     }
 
-    pub(super) fn create_in_cluster(
-        &self,
-        call: &ClusterVolumeCreate,
-    ) -> Result<OneVolume, NodeError> {
+    pub(super) fn create_in_cluster(&self, spec: VolumeSpec) -> Result<OneVolume, NodeError> {
         condition::check_absent()?;
         let follower = self.cluster()?;
-        let spec = volume_spec(call, &follower.state())?;
         if self.served().recorded.space.volume(&spec.name).is_some() {
             return Err(VolumeError::Exists(spec.name).into());
         }
@@ -270,48 +260,6 @@ impl Node {
         };
         Ok(VolumeDetail { volume: info, layout: Some(layout) })
     }
-}
-
-/// The volume that a call asks for.
-fn volume_spec(call: &ClusterVolumeCreate, state: &ClusterState) -> Result<VolumeSpec, NodeError> {
-    let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
-    let name = parse(&call.name)?;
-    let provisioning = call.provisioning.as_deref().map(str::parse).transpose();
-    let subsystem = call.subsystem.as_deref().map(parse).transpose()?;
-    Ok(VolumeSpec {
-        uuid: Uuid::new_v4(),
-        blocks: whole_blocks(&name, ByteLen(call.bytes))?,
-        block_size: BLOCK_SIZE,
-        stripe_unit: call.stripe_unit.map_or(STRIPE_UNIT, ByteLen),
-        width: call.width,
-        replicas: call.replicas,
-        placement: placement(call.placement.as_deref().unwrap_or("spread"), state)?,
-        subsystem: subsystem.unwrap_or_else(|| name.clone()),
-        nsid: None,
-        provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
-        name,
-    })
-}
-
-/// The placement of that text, which has the name of a node where the record has its UUID.
-fn placement(text: &str, state: &ClusterState) -> Result<Placement, NodeError> {
-    let node = |name: &str| {
-        let found = state.nodes().iter().find(|(_, node)| node.name.as_str() == name);
-        found.map(|(uuid, _)| *uuid).ok_or_else(|| Refusal::NoNodeNamed(name.into()))
-    };
-    match text.split_once(':') {
-        None if text == "spread" => Ok(Placement::Spread),
-        Some(("local", name)) => Ok(Placement::Local(node(name)?)),
-        Some(("central", name)) => Ok(Placement::Central(node(name)?)),
-        _ => Err(ValueError::Placement(text.into()).into()),
-    }
-}
-
-fn whole_blocks(name: &Name, len: ByteLen) -> Result<Blocks, Refusal> {
-    if len.0 == 0 || !BLOCK_SIZE.divides(len) {
-        return Err(Refusal::ClusterVolumeSize { name: name.clone(), len });
-    }
-    Ok(BLOCK_SIZE.blocks_in(len))
 }
 
 /// A volume that this node does not serve, because it is not complete, or because a node is unknown.

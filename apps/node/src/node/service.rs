@@ -4,14 +4,16 @@
 use std::time::Duration;
 
 use nearflash_api::{
-    Activity, ActivityShow, ApiError, ClusterVolumeCreate, DeviceClear, DeviceList, Devices,
-    ErrorCode, EventList, Events, JobCancel, JobList, JobShow, JobWait, Jobs, Metrics, MetricsShow,
-    OneDevice, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList, Reservations,
-    Serve, Status, StatusShow, Subject, Trace, TraceRun, VolumeCreate, VolumeDetail, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Activity, ActivityShow, ApiError, DeviceClear, DeviceList, Devices, ErrorCode, EventList,
+    Events, JobCancel, JobList, JobShow, JobWait, Jobs, Metrics, MetricsShow, OneDevice, OneJob,
+    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
+    StatusShow, Subject, Trace, TraceRun, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
+    VolumeResize, VolumeShow, Volumes,
 };
-use nearflash_space::{Name, VolumeRequest};
+use nearflash_planner::{Asked, Store, store_of};
+use nearflash_space::Name;
 use nearflash_units::{BlockSize, ByteLen};
+use uuid::Uuid;
 
 use super::Node;
 use crate::error::NodeError;
@@ -37,13 +39,15 @@ impl Serve<TraceRun> for Node {
 
 impl Serve<VolumeCreate> for Node {
     fn serve(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
-        Ok(changed("volume created", self.create(&volume_request(call)?)?))
-    }
-}
-
-impl Serve<ClusterVolumeCreate> for Node {
-    fn serve(&self, call: ClusterVolumeCreate) -> Result<OneVolume, ApiError> {
-        Ok(changed("volume of the cluster created", self.create_in_cluster(&call)?))
+        let state = self.cluster.get().map(|follower| follower.state());
+        let store = store_of(asked(&call)?, &self.served().recorded.space, state.as_deref());
+        let made = match store.map_err(NodeError::from)? {
+            Store::Node(request) => self.create(&request)?,
+            Store::Cluster { spec, note } => {
+                OneVolume { note: note.map(str::to_owned), ..self.create_in_cluster(spec)? }
+            }
+        };
+        Ok(changed("volume created", made))
     }
 }
 
@@ -140,17 +144,21 @@ impl Serve<EventList> for Node {
     }
 }
 
-fn volume_request(call: VolumeCreate) -> Result<VolumeRequest, NodeError> {
-    let VolumeCreate { name, bytes, device, block_size, subsystem, provisioning } = call;
-    let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
-    let provisioning = provisioning.as_deref().map(str::parse).transpose();
-    Ok(VolumeRequest {
-        name: parse(&name)?,
-        len: ByteLen(bytes),
-        device: parse(&device)?,
-        block_size: volume_block_size(block_size)?,
-        subsystem: subsystem.as_deref().map(parse).transpose()?,
+fn asked(call: &VolumeCreate) -> Result<Asked<'_>, NodeError> {
+    let name = |text: &str| text.parse::<Name>().map_err(ValueError::from);
+    let provisioning = call.provisioning.as_deref().map(str::parse).transpose();
+    Ok(Asked {
+        uuid: Uuid::new_v4(),
+        name: name(&call.name)?,
+        len: ByteLen(call.bytes),
+        device: call.device.as_deref().map(name).transpose()?,
+        block_size: volume_block_size(call.block_size)?,
+        subsystem: call.subsystem.as_deref().map(name).transpose()?,
         provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
+        replicas: call.replicas,
+        stripe_unit: call.stripe_unit.map(ByteLen),
+        width: call.width,
+        placement: call.placement.as_deref(),
     })
 }
 

@@ -71,8 +71,8 @@ class Admin(RightsCalls):
     `generation-differs`. Read `status().generation` first, then the resources on which the change
     depends.
 
-    If the connection breaks, queries, `volume_create`, `cluster_volume_create` and `grant_add` are
-    sent again, since a second request has no further effect. Other changes raise `outcome-unknown`.
+    If the connection breaks, queries, `volume_create` and `grant_add` are sent again, since a second
+    request has no further effect. Other changes raise `outcome-unknown`.
     """
 
     def __init__(
@@ -182,25 +182,41 @@ class Admin(RightsCalls):
         self,
         name: str,
         bytes: int,
-        device: str,
+        device: str | None = None,
         *,
         block_size: int | None = None,
         subsystem: str | None = None,
         provisioning: Literal["thin", "thick"] | None = None,
+        replicas: int | None = None,
+        stripe_unit: int | None = None,
+        width: int | None = None,
+        placement: str | None = None,
         generation: int | None = None,
     ) -> OneVolume:
-        """Creates the volume `name` with `bytes` bytes on `device`.
+        """Creates the volume `name` with `bytes` bytes, on `device` if it is given. Without it, a
+        node of a cluster puts the volume into the space of the cluster, and any other node puts it
+        on its only device.
 
-        `block_size` is the size of its logical blocks in bytes, by default the node's. `subsystem`
-        is the subsystem that exports it, by default one with the volume's name. `provisioning` is
-        `thin` by default. If the answer has a job, hosts can use the volume once it is done.
+        `subsystem` is the subsystem that exports it, by default one with the volume's name.
+        `provisioning` is `thin` by default. If the answer has a job, hosts can use the volume once
+        it is done.
+
+        `block_size` is for a volume on a device: the size of its logical blocks in bytes, by
+        default the node's. The rest is for a volume of a cluster. `replicas` is the number of nodes
+        that have each byte, by default 2 if several nodes have slices; the `note` of the answer
+        says which was chosen. `stripe_unit` is the number of bytes on one mirror before the next
+        one follows, by default 64 KiB. `width` is the number of mirrors, by default as many as suit
+        the size. `placement` is `spread`, `local:NODE` or `central:NODE`. The volumes of a cluster
+        have no `generation`.
 
         A volume that exists as asked is returned. Raises `volume-exists` if another one has the
-        name, and `no-space` and `device-not-found`.
+        name, `invalid-value` if the parts do not go together, and `no-space`, `device-not-found`
+        and `no-cluster`.
         """
         body = {
             "name": name, "bytes": bytes, "device": device, "block_size": block_size,
-            "subsystem": subsystem, "provisioning": provisioning,
+            "subsystem": subsystem, "provisioning": provisioning, "replicas": replicas,
+            "stripe_unit": stripe_unit, "width": width, "placement": placement,
         }  # fmt: skip
         return self._create(OneVolume, "volumes", body=body, generation=generation)
 
@@ -216,20 +232,11 @@ class Admin(RightsCalls):
         subsystem: str | None = None,
         provisioning: Literal["thin", "thick"] | None = None,
     ) -> OneVolume:
-        """Creates the volume `name` with `bytes` bytes in the space of the cluster.
-
-        `replicas` is the number of nodes that have each byte. `stripe_unit` is the number of bytes
-        on one mirror before the next one follows, by default 64 KiB. `width` is the number of
-        mirrors, by default as many as suit the size. `placement` is `spread`, `local:NODE` or
-        `central:NODE`. `subsystem` and `provisioning` are those of `volume_create`, and a volume
-        that exists as asked is returned. Raises `no-cluster` and `no-space`.
-        """
-        body = {
-            "name": name, "bytes": bytes, "replicas": replicas, "stripe_unit": stripe_unit,
-            "width": width, "placement": placement, "subsystem": subsystem,
-            "provisioning": provisioning,
-        }  # fmt: skip
-        return self._create(OneVolume, "volumes", body=body, generation=None)
+        """The earlier name of `volume_create` for a volume of a cluster. Until version 0.2."""
+        return self.volume_create(
+            name, bytes, replicas=replicas, stripe_unit=stripe_unit, width=width,
+            placement=placement, subsystem=subsystem, provisioning=provisioning,
+        )  # fmt: skip
 
     def volume_resize(
         self,

@@ -51,7 +51,7 @@ impl std::fmt::Display for NameList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             return f.write_str(
-                "the node has no device for volumes of its own; --replicas uses the space of its cluster",
+                "the node has no device for volumes of its own; without a device, a volume lies in the space of its cluster",
             );
         }
         f.write_str("choose one of: ")?;

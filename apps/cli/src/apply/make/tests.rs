@@ -8,6 +8,7 @@ use nearflash_units::ByteLen;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::new_volume::on_device;
 
 /// The resources of a node that these tests change.
 #[derive(Default)]
@@ -52,8 +53,8 @@ impl Node {
 
     /// Makes the volumes `a` and `b`, as planned on a generation.
     fn make(&self, generation: u64) -> (usize, End) {
-        let volumes =
-            ["a=1MiB@r", "b=2MiB@r"].map(|it| nearflash_config::parse_volume(it).unwrap());
+        let volumes = ["a=1MiB@r", "b=2MiB@r"]
+            .map(|it| on_device(&nearflash_config::parse_volume(it).unwrap()));
         let steps = volumes.clone().map(Step::VolumeCreate);
         let declared = Declared { volumes: volumes.into(), ..Declared::default() };
         make(self.folder.path(), (&declared, Permission::default()), (generation, &steps))

@@ -2,8 +2,9 @@ use nearflash_api::{ChapInfo, HostVolume, KeyedHost, VolumesOfHost};
 use nearflash_config::{Demand, Derivation, DhchapSpec, Protocol, PskSpec};
 use proptest::prelude::*;
 
-use super::super::state::{Credential, Grant};
+use super::super::state::{Credential, Grant, Layout};
 use super::*;
+use crate::new_volume::on_device;
 
 const DEVICES: [&str; 2] = ["flash", "fast"];
 
@@ -15,11 +16,24 @@ fn volume(name: &str, len: u64, device: &str) -> Volume {
         block_size: 512,
         subsystem: name.to_owned(),
         provisioning: "thin".to_owned(),
+        layout: None,
     }
 }
 
-fn asked(text: &str) -> VolumeRequest {
-    nearflash_config::parse_volume(text).unwrap()
+/// A volume of the cluster.
+fn shared(name: &str, len: u64) -> Volume {
+    let (stripe_unit, placement) = (ByteLen(65536), "spread".to_owned());
+    let layout = Layout { replicas: 2, stripe_unit, width: 3, placement };
+    Volume { layout: Some(layout), block_size: 4096, ..volume(name, len, "") }
+}
+
+fn asked(text: &str) -> VolumeCreate {
+    on_device(&nearflash_config::parse_volume(text).unwrap())
+}
+
+/// A volume without a device.
+fn unplaced(name: &str, bytes: u64) -> VolumeCreate {
+    VolumeCreate { name: name.to_owned(), bytes, ..VolumeCreate::default() }
 }
 
 /// A node with two devices.
@@ -54,14 +68,16 @@ fn make(running: &mut Running, step: &Step) {
             found.expect("the volume is as it was planned on").len = *to;
         }
         Step::VolumeCreate(it) => {
-            assert!(running.volumes.iter().all(|old| old.name != it.name.as_str()));
+            assert!(running.volumes.iter().all(|old| old.name != it.name));
+            let made = match &it.device {
+                None => shared(&it.name, it.bytes),
+                Some(device) => volume(&it.name, it.bytes, device),
+            };
             running.volumes.push(Volume {
-                name: it.name.to_string(),
-                len: it.len,
-                device: it.device.to_string(),
-                block_size: it.block_size.map_or(512, BlockSize::bytes),
-                subsystem: it.subsystem().to_string(),
-                provisioning: it.provisioning.to_string(),
+                block_size: it.block_size.unwrap_or(made.block_size),
+                subsystem: it.subsystem.as_ref().unwrap_or(&it.name).clone(),
+                provisioning: it.provisioning.clone().unwrap_or_else(|| "thin".to_owned()),
+                ..made
             });
         }
         Step::HostAdd(spec) => {
@@ -125,7 +141,7 @@ fn names(running: &Running) -> Vec<(&'static str, String)> {
 /// The names of everything that a file declares.
 fn declared_names(declared: &Declared) -> Vec<(&'static str, String)> {
     let access = &declared.access;
-    let volumes = declared.volumes.iter().map(|it| ("volume", it.name.to_string()));
+    let volumes = declared.volumes.iter().map(|it| ("volume", it.name.clone()));
     let hosts = access.hosts.iter().map(|it| ("host", it.nqn.to_string()));
     let chap = access.chap.iter().map(|it| ("chap", it.user.to_string()));
     let credentials = access.credentials.iter().map(|it| ("credential", it.id.to_string()));
@@ -408,14 +424,78 @@ fn a_property_that_a_volume_keeps_is_a_conflict_with_both_values() {
 }
 
 #[test]
-fn volumes_of_the_cluster_and_of_other_nodes_are_neither_changed_nor_pruned() {
-    let running = Running { foreign: vec!["far".to_owned()], ..node(Vec::new()) };
+fn volumes_of_the_cluster_and_of_other_nodes_that_the_file_does_not_have_are_neither_changed_nor_pruned()
+ {
+    let foreign = vec!["far".to_owned()];
+    let running = Running { foreign, ..node(vec![shared("s", 1 << 30)]) };
     assert!(Plan::of(&Declared::default(), &running, ALL).is_empty());
     let conflicts = Plan::of(&declared(&["far=1MiB@flash"]), &running, ALL).conflicts;
-    assert!(
-        conflicts[0].starts_with("volume 'far' is a volume of the cluster or"),
-        "{conflicts:?}"
-    );
+    assert!(conflicts[0].starts_with("volume 'far' is a volume of another node"), "{conflicts:?}");
+}
+
+#[test]
+fn a_volume_of_the_cluster_is_created_once_grows_and_keeps_the_rest() {
+    let plan = |volume: VolumeCreate, found: Vec<Volume>| {
+        let declared = Declared { volumes: vec![volume], ..Declared::default() };
+        Plan::of(&declared, &node(found), ALL)
+    };
+    let gib = 1 << 30;
+    let is = || vec![shared("s", gib)];
+    assert_eq!(plan(unplaced("s", gib), vec![]).steps, [Step::VolumeCreate(unplaced("s", gib))]);
+    let all = VolumeCreate {
+        replicas: Some(2),
+        stripe_unit: Some(65536),
+        width: Some(3),
+        placement: Some("spread".to_owned()),
+        ..unplaced("s", gib)
+    };
+    for same in [unplaced("s", gib), all.clone()] {
+        let plan = plan(same, is());
+        assert!(plan.is_empty() && plan.conflicts.is_empty(), "{plan:?}");
+    }
+    let (volume, to) = (shared("s", gib), ByteLen(2 * gib));
+    assert_eq!(plan(unplaced("s", 2 * gib), is()).steps, [Step::VolumeGrow { volume, to }]);
+    let shrinks = plan(unplaced("s", 4096), is());
+    assert!(shrinks.steps.is_empty() && shrinks.conflicts[0].contains("cannot shrink"));
+    let others = [
+        VolumeCreate { replicas: Some(1), ..all.clone() },
+        VolumeCreate { stripe_unit: Some(4096), ..all.clone() },
+        VolumeCreate { width: Some(2), ..all.clone() },
+        VolumeCreate { placement: Some("local:n1".to_owned()), ..all.clone() },
+        VolumeCreate { subsystem: Some("other".to_owned()), ..all.clone() },
+        VolumeCreate { provisioning: Some("thick".to_owned()), ..all.clone() },
+        VolumeCreate { device: Some("flash".to_owned()), ..unplaced("s", gib) },
+    ];
+    for other in others {
+        let plan = plan(other, is());
+        assert!(plan.steps.is_empty() && plan.conflicts.len() == 1, "{plan:?}");
+    }
+    // Where the node put it on its only device.
+    assert!(plan(unplaced("a", gib), vec![self::volume("a", gib, "flash")]).is_empty());
+    let on_device =
+        plan(VolumeCreate { name: "a".to_owned(), ..all }, vec![self::volume("a", gib, "flash")]);
+    assert!(on_device.conflicts[0].contains("keeps its number of replicas, none"), "{on_device:?}");
+}
+
+#[test]
+fn a_grant_on_a_volume_of_the_cluster_is_made_after_it_and_survives_a_prune() {
+    let mut wanted = Declared { volumes: vec![unplaced("s", 1 << 30)], ..Declared::default() };
+    let credential = "app".parse::<nearflash_space::Name>().unwrap();
+    let (id, secret_file) = (credential.clone(), "s".into());
+    wanted.access.credentials.push(CredentialSpec { id, secret_file });
+    wanted.access.grants.push(GrantSpec {
+        credential,
+        volume: "s".parse().unwrap(),
+        covers: Covered::Range(nearflash_access::GrantRange::WHOLE),
+        rights: nearflash_access::Rights::Read,
+    });
+    let plan = Plan::of(&wanted, &node(Vec::new()), ALL);
+    let [first, second, third] = &plan.steps[..] else { panic!("{plan:?}") };
+    assert!(matches!(first, Step::VolumeCreate(_)) && matches!(second, Step::CredentialCreate(_)));
+    assert!(matches!(third, Step::GrantAdd(_)));
+    wanted.volumes.clear();
+    let plan = Plan::of(&wanted, &node(vec![shared("s", 1 << 30)]), ALL);
+    assert!(plan.conflicts.is_empty(), "{plan:?}");
 }
 
 #[test]
