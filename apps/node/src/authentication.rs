@@ -17,7 +17,7 @@ use nearflash_shard::{Claim, Peer, Protocol};
 use crate::node::{Node, fill_random};
 use crate::peer_lines::Kind;
 use crate::refusals::{PEERS, Refusal, may_write};
-use crate::runtime_face::{Authentication, OnAuthentication};
+use crate::runtime::{Authentication, On};
 
 /// The messages that wait, by address: the addresses take turns, so that many messages of one delay only
 /// its own.
@@ -83,11 +83,11 @@ impl Queue {
 }
 
 /// The queue from the cores to the thread.
-pub(crate) fn queue() -> (OnAuthentication, Arc<Queue>) {
+pub(crate) fn queue() -> (On<Authentication>, Arc<Queue>) {
     let state = State { waiting: Turns(VecDeque::new()), is_over: false };
     let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new() });
     let to_thread = Arc::clone(&queue);
-    (OnAuthentication::new(move |asked| to_thread.add(asked)), queue)
+    (On::new(move |asked| to_thread.add(asked)), queue)
 }
 
 /// The thread.

@@ -14,9 +14,9 @@ use nearflash_session::DoorTls;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::StartError;
 use crate::control::listen_privately;
 use crate::http::{NetworkDoor, socket_path};
-use crate::{DoorSocket, OpenDoor, StartError};
 use nearflash_config::{Admits, Advertise, Config, HostAccess, InitiatorAccess, Protocol};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
@@ -25,6 +25,34 @@ const BACKLOG: i32 = 4096;
 /// The time for which an address in use is tried again: the sockets in the rings of a killed node
 /// close shortly after it has ended, and a new node must be able to start at once.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An open door.
+#[derive(Debug)]
+pub(crate) struct OpenDoor {
+    /// The protocol.
+    pub(crate) protocol: Protocol,
+    /// Bound, listening and non-blocking.
+    pub(crate) socket: DoorSocket,
+    /// The peers that it admits.
+    pub(crate) admits: Admits,
+    /// Whether its connections use TLS, which iSCSI does not have.
+    pub(crate) tls: DoorTls,
+}
+
+/// A door's socket.
+#[derive(Debug)]
+pub(crate) enum DoorSocket {
+    /// Reachable over the network.
+    Tcp {
+        /// The socket.
+        listener: TcpListener,
+        /// The address that discovery reports: the bound one, or the one that `--advertise` gives.
+        /// An unspecified IP (`0.0.0.0`) stands for the address that the peer connected to.
+        advertise: SocketAddr,
+    },
+    /// A Unix socket on this machine. Only the owner of its file can connect.
+    Local(UnixListener),
+}
 
 /// The addresses of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

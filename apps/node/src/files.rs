@@ -26,11 +26,11 @@ use nearflash_direct::wire::Rights;
 use nearflash_files_service::{Allowed, Below, ConnectionId, Path as FilesPath};
 use nearflash_publish::{FILES_KEY, FilesAccess};
 use nearflash_request::VolumeId;
-use nearflash_shard::ClientPlace;
+use nearflash_shard::{ClientPlace, Message};
 use nearflash_space::Name;
 
 use crate::end_of_panic::EndOfPanic;
-use crate::runtime_face::{FilesNews, OnFiles, Runtime};
+use crate::runtime::{Cores, FilesNews, On};
 use volume::Volume;
 
 /// The socket of the owner, in the data directory.
@@ -114,7 +114,7 @@ pub(crate) struct Queues {
 }
 
 /// The queues from the cores to the threads.
-pub(crate) fn queues() -> (OnFiles, Queues) {
+pub(crate) fn queues() -> (On<FilesNews>, Queues) {
     let waiting = Arc::<Mutex<Waiting>>::default();
     let (senders, receivers): (Vec<Sender<Job>>, Vec<Receiver<Job>>) =
         (0..WORKERS).map(|_| channel()).unzip();
@@ -136,7 +136,7 @@ pub(crate) fn queues() -> (OnFiles, Queues) {
         // The threads have ended when the node stops.
         let _ = senders[worker_of(place)].send(job);
     };
-    (OnFiles::new(take), Queues { senders, receivers, waiting })
+    (On::new(take), Queues { senders, receivers, waiting })
 }
 
 /// The thread for the messages of a connection.
@@ -162,7 +162,7 @@ impl FilesOwner {
         ids: Vec<(Name, VolumeId)>,
         data_dir: &Path,
         queues: Queues,
-        runtime: &Arc<dyn Runtime>,
+        cores: &Arc<Cores>,
     ) -> io::Result<Arc<Self>> {
         let (socket, secret) = (socket_path(data_dir), access.secret.to_hex());
         let volume = |(name, id): (Name, VolumeId)| {
@@ -187,7 +187,7 @@ impl FilesOwner {
         for (number, receiver) in queues.receivers.into_iter().enumerate() {
             let worker = Worker {
                 volumes: volumes.clone(),
-                runtime: Arc::clone(runtime),
+                cores: Arc::clone(cores),
                 waiting: Arc::clone(&queues.waiting),
             };
             spawn(format!("files-calls-{number}"), Box::new(move || worker.run(&receiver)))?;
@@ -254,7 +254,7 @@ fn connect(socket: &Path, secret: &str) -> Result<Client, nearflash::Error> {
 /// A thread that carries out messages.
 struct Worker {
     volumes: Vec<(VolumeId, Arc<Volume>)>,
-    runtime: Arc<dyn Runtime>,
+    cores: Arc<Cores>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
@@ -265,11 +265,9 @@ impl Worker {
                 Job::Asked { place, demand } => {
                     let answer = self.answer(place, &demand);
                     self.waiting.lock().unwrap_or_else(PoisonError::into_inner).leave(&demand);
-                    self.runtime.answer_files(place, demand.number, answer);
+                    self.tell(place, (demand.number, answer));
                 }
-                Job::Refuse { place, number } => {
-                    self.runtime.answer_files(place, number, Err(Status::BUSY));
-                }
+                Job::Refuse { place, number } => self.tell(place, (number, Err(Status::BUSY))),
                 Job::Report(done) => {
                     // Nobody waits any more after a while.
                     let _ = done.send(());
@@ -280,6 +278,10 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn tell(&self, place: ClientPlace, answer: (u32, Result<Box<[u8]>, Status>)) {
+        self.cores.tell(place.core, Message::FilesAnswered(place.owner, answer));
     }
 
     fn answer(&self, place: ClientPlace, demand: &FilesDemand) -> Result<Box<[u8]>, Status> {

@@ -30,7 +30,7 @@ pub(crate) struct Totals {
 
 /// The counters of all cores.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// The traffic of the runs before this one.
     earlier: BTreeMap<VolumeId, Traffic>,
     kept: Mutex<Kept>,

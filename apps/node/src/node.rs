@@ -44,6 +44,8 @@ use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
+use crate::Ticket;
+use crate::asker::Asker;
 use crate::cluster::Follower;
 use crate::doors::Addresses;
 use crate::error::NodeError;
@@ -51,8 +53,8 @@ use crate::files::FilesOwner;
 use crate::health::Health;
 use crate::prepare::{Outfit, Prepared, keep_grants_on};
 use crate::recorded::Recorder;
+use crate::runtime::Cores;
 use crate::volume_info::volume_info;
-use crate::{Asker, Runtime, Ticket};
 use nearflash_config::{Protocol, ValueError};
 
 use activity::Watched;
@@ -101,7 +103,7 @@ pub(crate) struct Node {
     bell: Bell,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
-    runtime: Arc<dyn Runtime>,
+    cores: Arc<Cores>,
     /// The mirrors, for the cores.
     board: Arc<Board>,
     /// Sends events to the thread that makes changes.
@@ -132,7 +134,7 @@ impl Node {
     pub(crate) fn new(
         prepared: Prepared,
         shown_at: UnixTime,
-        runtime: Arc<dyn Runtime>,
+        cores: Arc<Cores>,
         asker: Asker,
         addresses: Addresses,
         health: Health,
@@ -156,8 +158,8 @@ impl Node {
             watched: Watched::default(),
             tracing: Tracing::default(),
             bell: Bell::default(),
-            board: Arc::new(Board::new(Arc::clone(&runtime))),
-            runtime,
+            board: Arc::new(Board::new(Arc::clone(&cores))),
+            cores,
             asker,
             quiescing: Quiescing::default(),
             addresses,
@@ -350,7 +352,7 @@ impl Node {
 
     /// Refuses a call of the control socket while a change waits for a core that takes no messages.
     fn check_cores(&self) -> Result<(), Refusal> {
-        match self.runtime.silent() {
+        match self.cores.silent() {
             Some(processor) => Err(Refusal::CoreSilent { processor }),
             None => Ok(()),
         }
@@ -387,7 +389,7 @@ impl Node {
 
     /// The state that the cores serve, to be changed. The caller holds the lock of changes.
     fn next(&self) -> nearflash_publish::Served {
-        (*self.runtime.served()).clone()
+        (*self.cores.served()).clone()
     }
 
     /// Publishes everything that these records say. The caller holds the lock of changes.
@@ -395,7 +397,7 @@ impl Node {
         let raised = raised_by(&self.served().recorded.space, &recorded.space);
         let (mut next, shown_at) = (self.next(), now());
         next.follow(&recorded, shown_at);
-        let ticket = self.runtime.serve(next, raised, Vec::new());
+        let ticket = self.cores.serve(next, raised, Vec::new());
         self.replace(recorded, shown_at);
         ticket
     }

@@ -15,7 +15,7 @@ use nearflash_catalog::CatalogError;
 use nearflash_cluster_store::Supervisor;
 use nearflash_data_dir::{DataDirError, owner_of};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
-use nearflash_publish::{FilesAccess, Portals, Served};
+use nearflash_publish::{FilesAccess, Portals, SILENT_AFTER, Served};
 use nearflash_request::VolumeId;
 use nearflash_space::{Home, Name};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,19 +24,20 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
+use crate::asker::{Asker, Event};
 use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
 use crate::clustered::{Clustered, Enrolled};
 use crate::control::ControlServer;
-use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
+use crate::doors::{Addresses, DoorSocket, Doors, OpenDoor, SocketFile, absolute, open_for_owner};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::http::{Http, NetworkDoor};
 use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::recorded::Recorded;
-use crate::runtime_face::{DoorSocket, Event, OnFiles, OpenDoor};
-use crate::{Asker, Catalog, CoresError, Runtime, RuntimeConfig, StartError, remote, runtime};
+use crate::runtime::{Cores, CoresError, FilesNews, News, On, RuntimeConfig};
+use crate::{Catalog, StartError, remote, runtime};
 use nearflash_config::{Admits, Config, Door, InitiatorAccess, Protocol};
 
 /// A node that serves.
@@ -44,7 +45,7 @@ pub struct Running {
     data_dir: PathBuf,
     addresses: Addresses,
     node: Arc<Node>,
-    runtime: Arc<dyn Runtime>,
+    cores: Arc<Cores>,
     control: ControlServer,
     http: Option<Http>,
     expiry: ExpiryWatch,
@@ -82,7 +83,7 @@ impl Running {
     /// When any step fails, in one line that names the thing and the remedy.
     pub fn start(
         config: &Config,
-        start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, CoresError>,
+        start: impl FnOnce(RuntimeConfig) -> Result<Cores, CoresError>,
     ) -> Result<Self, StartError> {
         // The doors are first: an address in use is the most frequent failure, and nothing else has
         // been touched yet.
@@ -103,39 +104,25 @@ impl Running {
         let (on_authentication, authentications) = authentication::queue();
         let health = open_health(config, &prepared);
         prepared.catalog.serve();
-        let runtime = start(RuntimeConfig {
-            cores: config.cores.clone(),
-            pool_len: config.pool_len,
-            spin_max: config.spin_max,
-            login_timeout: config.login_timeout,
-            stall_timeout: config.stall_timeout,
-            devices: prepared.outfit.all.clone(),
-            boot: boot(&prepared.outfit.all, !config.remotes.is_empty() || cluster.is_some()),
-            served,
-            doors: open,
-            ktls: config.ktls,
-            hosts: config.hosts.clone(),
-            tls_hosts: prepared.recorded.hosts.tls(),
+        let news = News {
             changes: asker.clone(),
-            node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
-            ordinal,
-            controller_ids: cluster.as_ref().map_or(ALL_CONTROLLER_IDS, Enrolled::controller_ids),
-            life: health.life(),
-            ledger: Arc::clone(health.ledger()),
-            on_mirrors: cluster.as_ref().map(Enrolled::on_mirrors).unwrap_or_default(),
-            on_files,
-            on_authentication,
-        })?;
+            mirrors: cluster.as_ref().map(Enrolled::on_mirrors).unwrap_or_default(),
+            files: on_files,
+            authentication: on_authentication,
+        };
+        let given = (served, open, news);
+        let given = runtime_config(config, &prepared, cluster.as_ref(), &health, given);
+        let cores = Arc::new(start(given)?);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
-        let (face, reached) = (Arc::clone(&runtime), addresses.clone());
+        let (face, reached) = (Arc::clone(&cores), addresses.clone());
         let node = Arc::new(Node::new(prepared, shown_at, face, asker, reached, health));
         // The node has only just started, so there is nothing to report.
-        let given_up = |_: &StartError| _ = runtime.drain_and_join();
+        let given_up = |_: &StartError| _ = cores.drain_and_join();
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let desks = start_desks(&node, events, authentications).inspect_err(given_up)?;
         let (changes, authenticator, workers) = desks;
         let watches = start_watches(&node, absent, cluster.is_some()).inspect_err(given_up)?;
-        let files = files.map(|it| it.start(&node, &runtime)).transpose().inspect_err(given_up)?;
+        let files = files.map(|it| it.start(&node, &cores)).transpose().inspect_err(given_up)?;
         let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
         let cluster = cluster.inspect_err(given_up)?;
         node.report_iscsi_clashes();
@@ -145,7 +132,7 @@ impl Running {
             data_dir: absolute(&config.data_dir),
             addresses,
             node,
-            runtime,
+            cores,
             control,
             http,
             expiry,
@@ -197,7 +184,7 @@ impl Running {
         // Before the drain: another node may take the path as soon as this one stops listening.
         drop(self.local_socket);
         self.authenticator.stop();
-        if !self.runtime.drain_and_join() {
+        if !self.cores.drain_and_join() {
             return Err(StartError::NotDrained);
         }
         self.changes.join();
@@ -220,6 +207,37 @@ fn runs_already(error: StartError, data_dir: &Path) -> StartError {
                 .into()
         }
         _ => error,
+    }
+}
+
+/// The configuration of the cores.
+fn runtime_config(
+    config: &Config,
+    prepared: &Prepared,
+    cluster: Option<&Enrolled>,
+    health: &Health,
+    (served, doors, news): (Served, Vec<OpenDoor>, News),
+) -> RuntimeConfig {
+    RuntimeConfig {
+        cores: config.cores.clone(),
+        pool_len: config.pool_len,
+        spin_max: config.spin_max,
+        login_timeout: config.login_timeout,
+        stall_timeout: config.stall_timeout,
+        silent_after: SILENT_AFTER,
+        devices: prepared.outfit.all.clone(),
+        boot: boot(&prepared.outfit.all, !config.remotes.is_empty() || cluster.is_some()),
+        served,
+        doors,
+        ktls: config.ktls,
+        hosts: config.hosts.clone(),
+        tls_hosts: prepared.recorded.hosts.tls(),
+        node: cluster.map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
+        ordinal: prepared.recorded.portals.ordinal,
+        controller_ids: cluster.map_or(ALL_CONTROLLER_IDS, Enrolled::controller_ids),
+        life: health.life(),
+        ledger: Arc::clone(health.ledger()),
+        news,
     }
 }
 
@@ -261,7 +279,7 @@ fn configure(
     ordinal: u16,
     prepared: &mut Prepared,
     doors: &mut Vec<OpenDoor>,
-) -> Result<(OnFiles, Option<FilesStart>), StartError> {
+) -> Result<(On<FilesNews>, Option<FilesStart>), StartError> {
     prepared.recorded.unlisted_hosts = config.unlisted_hosts;
     prepared.recorded.anonymous = config.anonymous;
     prepared.recorded.portals = Arc::new(portals(config, ordinal, doors));
@@ -272,7 +290,7 @@ fn configure(
     };
     let ids = config.files.iter().map(of_node).collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() {
-        return Ok((OnFiles::default(), None));
+        return Ok((On::default(), None));
     }
     let mut secret = [0; SECRET_LEN];
     for part in secret.chunks_exact_mut(16) {
@@ -292,10 +310,10 @@ impl FilesStart {
     fn start(
         self,
         node: &Node,
-        runtime: &Arc<dyn Runtime>,
+        cores: &Arc<Cores>,
     ) -> Result<(Arc<FilesOwner>, SocketFile), StartError> {
         let Self { access, ids, data_dir, socket, queues } = self;
-        let owner = FilesOwner::start(&access, ids, &data_dir, queues, runtime);
+        let owner = FilesOwner::start(&access, ids, &data_dir, queues, cores);
         let owner = owner.map_err(no_thread)?;
         node.serve_files(Arc::clone(&owner));
         Ok((owner, socket))
@@ -340,7 +358,7 @@ pub fn serve(config: &Config) -> Result<(), StartError> {
     let _supervisor = supervise_etcd(&config.data_dir);
     let running = Running::start(config, |given| {
         starts.store(false, Ordering::SeqCst);
-        Ok(Arc::new(runtime::start(given)?))
+        runtime::start(given)
     })?;
     let line = running.ready().to_line();
     let mut stdout = io::stdout();

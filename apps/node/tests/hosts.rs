@@ -12,7 +12,7 @@ use nearflash_api::{
     HostUnlist, HostVolume, KeyedHost, SecretText, StatusShow,
 };
 use nearflash_config::{Config, ServeArgs};
-use nearflash_node::{ConnectedHost, Running, StartError};
+use nearflash_node::{Running, StartError};
 use nearflash_nvme::auth::Key;
 use nearflash_nvme::{HostName as NvmeHostName, Nqn};
 use nearflash_request::{HostRight, VolumeId};
@@ -391,11 +391,9 @@ fn the_first_list_takes_no_volumes_from_hosts_that_are_connected() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     let other = "nqn.2026-11.test:other";
-    let connected = |host: &str, subsystem: &str| ConnectedHost {
-        host: NvmeHostName::Named(Nqn::new(host).unwrap()),
-        subsystem: Nqn::new(subsystem).unwrap(),
-        address: "127.0.0.1:1".parse().unwrap(),
-        io_queues: 1,
+    let connected = |host: &str, subsystem: &str| {
+        let host = NvmeHostName::Named(Nqn::new(host).unwrap());
+        common::connected(host, Nqn::new(subsystem).unwrap())
     };
     let data = "nqn.2026-11.io.nearflash:a";
     *cores.hosts.lock().unwrap() = vec![connected(APP, data), connected(other, data)];

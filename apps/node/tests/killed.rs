@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ fn start(folder: &Path) -> Result<Running, StartError> {
         data_dir: Some(folder.join("data")),
         ..ServeArgs::default()
     };
-    Running::start(&Config::resolve(args)?, |given| Ok(Arc::new(runtime::start(given)?)))
+    Running::start(&Config::resolve(args)?, runtime::start)
 }
 
 /// Run by [`a_start_after_a_kill_waits_for_what_the_dead_node_holds`], in a process of its own.

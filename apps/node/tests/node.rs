@@ -16,9 +16,9 @@ use nearflash_api::{
 };
 use nearflash_config::{Config, HostAccess, ServeArgs};
 use nearflash_files::{Run, Superblock};
-use nearflash_node::{
-    ConnectedClient, ConnectedHost, ConnectedInitiator, Running, StartError, subsystem_nqn,
-};
+use nearflash_iscsi::serving::SessionStatus;
+use nearflash_node::{Running, StartError, subsystem_nqn};
+use nearflash_shard::{ConnectedClient, ConnectedHost, ConnectedInitiator, Peer};
 use nearflash_units::{Blocks, ByteLen};
 
 /// A node in its own directory.
@@ -315,12 +315,8 @@ fn what_the_control_socket_refuses_changes_nothing() {
 }
 
 fn host_of(volume: &str) -> ConnectedHost {
-    ConnectedHost {
-        host: nearflash_nvme::HostName::Named("nqn.2014-08.org.example:h".parse().unwrap()),
-        subsystem: subsystem_nqn(&volume.parse().unwrap()),
-        address: "127.0.0.1:9".parse().unwrap(),
-        io_queues: 1,
-    }
+    let host = nearflash_nvme::HostName::Named("nqn.2014-08.org.example:h".parse().unwrap());
+    common::connected(host, subsystem_nqn(&volume.parse().unwrap()))
 }
 
 #[test]
@@ -368,20 +364,23 @@ fn a_volume_in_use_is_removed_and_cut_off_only_by_force_whatever_the_protocol() 
         assert!(refused.to_string().contains(user) && refused.to_string().contains("past 2MiB"));
     };
     cores.hosts.lock().unwrap().push(host_of("data"));
-    check(&format!("NVMe host {}", host_of("data").host));
+    check(&format!("NVMe host {}", host_of("data").status.host));
     cores.hosts.lock().unwrap().clear();
-    cores.initiators.lock().unwrap().push(ConnectedInitiator {
-        initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
-        target: Some("iqn.2026-11.io.nearflash:data".to_owned()),
-        user: None,
-        address: "127.0.0.1:50003".parse().unwrap(),
-        connections: 1,
+    let status = SessionStatus {
+        tsih: 1,
+        initiator: "iqn.2004-10.com.ubuntu:a".into(),
+        alias: None,
+        account: None,
+        target: Some("iqn.2026-11.io.nearflash:data".into()),
+        connections: vec![0],
         core: 0,
-    });
+    };
+    let peer = "127.0.0.1:50003".parse().unwrap();
+    cores.initiators.lock().unwrap().push(ConnectedInitiator { peer, status });
     check("iSCSI initiator iqn.2004-10.com.ubuntu:a");
     volume(ask(&data_dir, remove("logs", false)));
     cores.initiators.lock().unwrap().clear();
-    cores.clients.lock().unwrap().push(client("process 12 of user 1000", None));
+    cores.clients.lock().unwrap().push(client(12, 1000, None));
     check("direct client process 12 of user 1000");
     let cut = VolumeResize { force: true, ..resize("data", 2 * MIB, true) };
     assert_eq!(volume(ask(&data_dir, cut)).bytes, 2 * MIB);
@@ -394,14 +393,14 @@ fn a_volume_in_use_is_removed_and_cut_off_only_by_force_whatever_the_protocol() 
 fn the_nodes_own_owner_of_files_is_no_user_of_a_volume() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
-    cores.clients.lock().unwrap().push(client("process 1 of user 0", Some("~files")));
+    cores.clients.lock().unwrap().push(client(1, 0, Some("~files")));
     volume(ask(&bench.data_dir(), remove("data", false)));
     running.stop().unwrap();
 }
 
-fn client(from: &str, credential: Option<&str>) -> ConnectedClient {
-    let credential = credential.map(str::to_owned);
-    ConnectedClient { from: from.to_owned(), credential, is_in: true, core: 0, in_flight: 0 }
+fn client(pid: u32, uid: u32, key: Option<&str>) -> ConnectedClient {
+    let (peer, key) = (Peer::Process { pid, uid }, key.map(Into::into));
+    ConnectedClient { peer, key, is_ready: true, requests_in_flight: 0 }
 }
 
 fn code(error: &ControlError) -> ErrorCode {

@@ -14,8 +14,11 @@ use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{Call, CredentialCreate, StatusShow, VolumeCreate, VolumeRemove, VolumeResize};
 use nearflash_config::{Config, ServeArgs};
 use nearflash_engine::{CoreId, Owner};
-use nearflash_node::{Asked, AskedBy, Running};
+use nearflash_node::Running;
+use nearflash_publish::SILENT_AFTER;
 use nearflash_request::{Change, ChangeKind, Identity, Nexus, ResetScope, Tag, VolumeId};
+use nearflash_shard::Notice;
+use nearflash_units::Nanos;
 
 /// A running node with the volumes `a` (0) and `b` (1), which fill their device.
 struct Bench {
@@ -24,10 +27,17 @@ struct Bench {
     cores: Arc<Recorder>,
     waits: Receiver<()>,
     answers: Receiver<Tag>,
+    /// That of the core.
+    processor: usize,
 }
 
 impl Bench {
     fn new() -> Self {
+        Self::with(SILENT_AFTER)
+    }
+
+    /// With a core that is silent after this time.
+    fn with(silent_after: Nanos) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=6MiB", folder.path().display())],
@@ -37,20 +47,21 @@ impl Bench {
             ..ServeArgs::default()
         });
         let ((waits, waiting), (answers, answered)) = (channel(), channel());
-        let (running, cores) = Recorder::start(&config.unwrap()).unwrap();
+        let config = config.unwrap();
+        let processor = config.cores[0];
+        let (running, cores) = Recorder::start_with(&config, silent_after).unwrap();
         *cores.waits.lock().unwrap() = Some(waits);
         *cores.answers.lock().unwrap() = Some(answers);
-        Self { folder, running, cores, waits: waiting, answers: answered }
+        Self { folder, running, cores, waits: waiting, answers: answered, processor }
     }
 
     fn reset(&self, volume: u32, tag: u32) {
         let volume = VolumeId(volume);
-        let by = AskedBy { core: CoreId(0), owner: Owner(1), volume, tag: Tag(tag) };
         let identity = Identity::Nvme { host_id: [1; 16], controller: Identity::NO_CONTROLLER };
         let kind = ChangeKind::Reset(ResetScope::LogicalUnit);
         let change = Box::new(Change { volume, nexus: Nexus(1), identity, kind });
-        let asker = self.cores.asker.lock().unwrap().clone().unwrap();
-        asker.ask(Asked::Change { by, change });
+        let (core, owner, tag) = (CoreId(0), Owner(1), Tag(tag));
+        self.cores.tell(Notice::Change { core, owner, tag, change });
     }
 
     fn ask<C: Call>(&self, call: C) -> Result<C::Answer, ControlError> {
@@ -169,22 +180,23 @@ fn credential(id: &str) -> CredentialCreate {
 
 #[test]
 fn a_core_that_takes_no_messages_blocks_the_change_that_waits_for_it_and_no_other_call() {
-    let bench = Bench::new();
+    let bench = Bench::with(Nanos::from_millis(100));
     let (open, gate) = channel();
     *bench.cores.gate.lock().unwrap() = Some(gate);
     let blocked = bench.ask_meanwhile(credential("first"));
     bench.waits.recv().unwrap();
     // More calls than the control socket has connections, one after the other.
     let behind = bench.ask_meanwhile(credential("second"));
-    *bench.cores.silent.lock().unwrap() = Some(6);
     assert!(!behind.join().unwrap());
     for _ in 0..20 {
         let refused = bench.ask(resize("b", MIB)).unwrap_err().to_string();
-        assert!(refused.contains("the core on processor 6 does not answer"), "{refused}");
+        let processor = bench.processor;
+        let named = format!("the core on processor {processor} does not answer");
+        assert!(refused.contains(&named), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         bench.ask(StatusShow {}).unwrap();
+        assert!(!blocked.is_finished());
     }
-    *bench.cores.silent.lock().unwrap() = None;
     open.send(()).unwrap();
     assert!(blocked.join().unwrap());
     // Nothing of what was refused has happened.

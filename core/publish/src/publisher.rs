@@ -38,6 +38,8 @@ pub struct Publisher {
     open: BTreeSet<u64>,
     /// Those that have, and were not polled.
     over: VecDeque<u64>,
+    /// The time after which a core is silent.
+    silent_after: Nanos,
 }
 
 /// The publications that a core has got, and its answers.
@@ -70,10 +72,11 @@ struct Unsent {
 }
 
 impl Publisher {
-    /// A publisher for so many cores, which have been started with the first state.
-    pub fn new(cores: u16) -> Self {
+    /// A publisher for so many cores, which have been started with the first state. A core that shows nothing for
+    /// so long is silent: [`SILENT_AFTER`].
+    pub fn new(cores: u16, silent_after: Nanos) -> Self {
         let cores = (0..cores).map(|_| Addressee::default()).collect();
-        Self { cores, last: 0, open: BTreeSet::new(), over: VecDeque::new() }
+        Self { cores, last: 0, open: BTreeSet::new(), over: VecDeque::new(), silent_after }
     }
 
     /// Every core gets this state. Returns its number.
@@ -135,15 +138,16 @@ impl Publisher {
 
     /// Finds the cores that have become silent.
     pub fn handle_timeout(&mut self, now: Nanos) {
+        let patience = self.silent_after;
         for core in &mut self.cores {
-            core.is_silent |= core.asked_at.is_some_and(|at| at.plus(SILENT_AFTER) <= now);
+            core.is_silent |= core.asked_at.is_some_and(|at| at.plus(patience) <= now);
         }
     }
 
     /// When a core becomes silent unless it answers.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let asked = self.cores.iter().filter(|core| !core.is_silent);
-        asked.filter_map(|core| Some(core.asked_at?.plus(SILENT_AFTER))).min()
+        asked.filter_map(|core| Some(core.asked_at?.plus(self.silent_after))).min()
     }
 
     /// A publication whose older requests have ended on every core. Each is returned once.
@@ -235,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_first_core_is_last() {
-        let mut publisher = Publisher::new(3);
+        let mut publisher = Publisher::new(3, SILENT_AFTER);
         let number = publish(&mut publisher, 1);
         assert!(publisher.poll(C0, NOW).is_none());
         assert_eq!(publisher.poll(C1, NOW).unwrap().number, number);
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_publications_does_not_put_off_the_first_core() {
-        let mut publisher = Publisher::new(2);
+        let mut publisher = Publisher::new(2, SILENT_AFTER);
         let first = publish(&mut publisher, 1);
         publisher.poll(C1, NOW).unwrap();
         let [_, third] = [publish(&mut publisher, 2), publish(&mut publisher, 3)];
@@ -267,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_behind_gets_one_publication_with_everything() {
-        let mut publisher = Publisher::new(2);
+        let mut publisher = Publisher::new(2, SILENT_AFTER);
         for volume in [7, 5, 7] {
             publish(&mut publisher, volume);
         }
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_publication_is_over_when_every_core_says_so_of_it_or_of_one_with_it() {
-        let mut publisher = Publisher::new(2);
+        let mut publisher = Publisher::new(2, SILENT_AFTER);
         let hung = publish(&mut publisher, 1);
         publisher.poll(C1, NOW).unwrap();
         publisher.handle_shown(C1, hung, NOW);
@@ -303,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_silent_core_delays_announcements_no_longer_and_its_requests_still_count() {
-        let mut publisher = Publisher::new(3);
+        let mut publisher = Publisher::new(3, SILENT_AFTER);
         let number = publish(&mut publisher, 1);
         publisher.poll(C1, NOW).unwrap();
         publisher.poll(C2, NOW).unwrap();
@@ -327,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_core_that_has_nothing_to_answer_is_never_silent() {
-        let mut publisher = Publisher::new(2);
+        let mut publisher = Publisher::new(2, SILENT_AFTER);
         let number = publish(&mut publisher, 1);
         publisher.poll(C1, NOW).unwrap();
         publisher.handle_timeout(SILENT_AFTER);
@@ -375,7 +379,7 @@ mod tests {
         /// first core is last, and a publication is over when each core has ended it.
         #[test]
         fn cores_get_everything_in_order(steps in prop::collection::vec(step(), 0..200)) {
-            let mut publisher = Publisher::new(3);
+            let mut publisher = Publisher::new(3, SILENT_AFTER);
             let mut cores = [(); 3].map(|()| Model::default());
             let (mut count, mut over) = (0, BTreeSet::new());
             let rest = (0..8).flat_map(|_| {

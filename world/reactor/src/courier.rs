@@ -10,8 +10,8 @@
 //! rely on them. Other messages are bounded by what sessions and mirrors have under way. Only leases
 //! of mirrors come again and again; one that finds no room is dropped, because the next one is longer.
 //!
-//! A core that has no room for a message, or does not show a publication, for [`SILENT_AFTER`] is
-//! silent. Announcements stop waiting for it, and calls of the control socket fail and name it.
+//! A core that has no room for a message, or does not show a publication, for long is silent:
+//! [`nearflash_publish::SILENT_AFTER`]. Announcements stop waiting for it, and calls of the control socket fail and name it.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_engine::CoreId;
 use nearflash_mirror::Core;
-use nearflash_publish::{Publisher, SILENT_AFTER, Served};
+use nearflash_publish::{Publisher, Served};
 use nearflash_request::{Raised, VolumeId};
 use nearflash_shard::Message;
 use nearflash_units::Nanos;
@@ -37,6 +37,12 @@ pub trait Mailbox {
     fn put(&self, message: Message) -> Result<(), Message>;
 }
 
+impl<M: Mailbox + ?Sized> Mailbox for Box<M> {
+    fn put(&self, message: Message) -> Result<(), Message> {
+        (**self).put(message)
+    }
+}
+
 impl Mailbox for Sender<Message> {
     fn put(&self, message: Message) -> Result<(), Message> {
         self.send(message)
@@ -51,6 +57,8 @@ pub struct Courier<B> {
     processors: Vec<usize>,
     /// Is told the processor of a core that has become silent.
     report: fn(usize),
+    /// The time after which a core is silent.
+    silent_after: Nanos,
     start: Instant,
     state: Mutex<State>,
     /// Signals that a message waits, or the end.
@@ -79,11 +87,16 @@ struct Queue {
 
 impl<B: Mailbox> Courier<B> {
     /// A courier for the cores on these processors, which start with this state. `report` is told the processor
-    /// of a core that takes no messages.
-    pub fn new(processors: &[usize], served: Arc<Served>, report: fn(usize)) -> Self {
+    /// of a core that takes no messages for so long.
+    pub fn new(
+        processors: &[usize],
+        served: Arc<Served>,
+        silent_after: Nanos,
+        report: fn(usize),
+    ) -> Self {
         let cores = u16::try_from(processors.len()).unwrap_or(u16::MAX);
         let state = State {
-            publisher: Publisher::new(cores),
+            publisher: Publisher::new(cores, silent_after),
             served,
             queues: processors.iter().map(|_| Queue::default()).collect(),
             tickets: HashMap::new(),
@@ -93,6 +106,7 @@ impl<B: Mailbox> Courier<B> {
             mailboxes: OnceLock::new(),
             processors: processors.to_vec(),
             report,
+            silent_after,
             start: Instant::now(),
             state: Mutex::new(state),
             waits: Condvar::new(),
@@ -114,7 +128,7 @@ impl<B: Mailbox> Courier<B> {
     /// The processor of a core that is silent.
     pub fn silent(&self) -> Option<usize> {
         let (state, now) = (self.lock(), self.now());
-        let is_full = |queue: &Queue| queue.is_late(now);
+        let is_full = |queue: &Queue| queue.is_late(now, self.silent_after);
         let full = state.queues.iter().position(is_full);
         let silent = full.or_else(|| state.publisher.silent().map(|core| usize::from(core.0)));
         silent.map(|core| self.processors[core])
@@ -237,7 +251,7 @@ impl<B: Mailbox> Courier<B> {
         if !was_full {
             self.waits.notify_all();
         }
-        if queue.is_late(now) && !mem::replace(&mut queue.is_reported, true) {
+        if queue.is_late(now, self.silent_after) && !mem::replace(&mut queue.is_reported, true) {
             (self.report)(self.processors[core]);
         }
     }
@@ -272,13 +286,15 @@ impl Queue {
         false
     }
 
-    fn is_late(&self, now: Nanos) -> bool {
-        self.full_since.is_some_and(|since| now.since(since) >= SILENT_AFTER)
+    fn is_late(&self, now: Nanos, patience: Nanos) -> bool {
+        self.full_since.is_some_and(|since| now.since(since) >= patience)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nearflash_publish::SILENT_AFTER;
+
     use super::*;
 
     /// A mailbox with room for one message.
@@ -317,8 +333,10 @@ mod tests {
     type Bench = (Arc<Courier<Arc<Small>>>, [Arc<Small>; 2]);
 
     fn bench() -> Bench {
-        let (courier, small) =
-            (Courier::new(&[4, 6], Arc::default(), |_| ()), <[Arc<Small>; 2]>::default());
+        let (courier, small) = (
+            Courier::new(&[4, 6], Arc::default(), SILENT_AFTER, |_| ()),
+            <[Arc<Small>; 2]>::default(),
+        );
         courier.connect(small.to_vec());
         (Arc::new(courier), small)
     }

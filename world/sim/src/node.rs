@@ -17,7 +17,7 @@ use nearflash_engine::{CoreId, Pool};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::Core as Number;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_publish::{Devices, Publisher, Served};
+use nearflash_publish::{Devices, Publisher, SILENT_AFTER, Served};
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, Nexus, Raised, Report, VolumeId,
 };
@@ -126,7 +126,7 @@ impl Node {
             starts: 0,
             grants,
             served: Arc::default(),
-            publisher: Publisher::new(0),
+            publisher: Publisher::new(0, SILENT_AFTER),
             confirmed: Confirmed::default(),
         };
         node.start(outside);
@@ -162,7 +162,7 @@ impl Node {
         self.starts = machine_starts;
         self.boot = if self.far.is_some() { machine_starts } else { 0 };
         self.served = Arc::new(self.everything());
-        self.publisher = Publisher::new(count);
+        self.publisher = Publisher::new(count, SILENT_AFTER);
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen(self.id);
         self.cores.iter_mut().for_each(|core| core.begin(outside));

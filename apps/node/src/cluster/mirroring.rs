@@ -33,7 +33,7 @@ use super::noting::Noting;
 use super::refused::refused;
 use super::stored::{known, mirror_record, record_of};
 use crate::node::board::Board;
-use crate::runtime_face::MirrorNews;
+use crate::runtime::MirrorNews;
 
 /// The time after which a further endpoint is asked.
 const ASK_PERIOD: Duration = Duration::from_millis(150);

@@ -14,9 +14,11 @@ use nearflash_mirror::membership::View;
 use nearflash_mirror::{
     Core, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term, Written,
 };
+use nearflash_shard::Message;
 use nearflash_units::{ByteLen, Nanos};
 
-use crate::{Runtime, Then};
+use crate::Then;
+use crate::runtime::Cores;
 
 /// The devices of a mirror on this node.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,7 +46,7 @@ pub(crate) struct Faces {
 
 /// The table of mirrors, and the way to the cores.
 pub(crate) struct Board {
-    runtime: Arc<dyn Runtime>,
+    cores: Arc<Cores>,
     state: Mutex<State>,
     hung_cores: Mutex<Vec<HungCoreInfo>>,
 }
@@ -58,8 +60,8 @@ struct State {
 }
 
 impl Board {
-    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, state: Mutex::default(), hung_cores: Mutex::default() }
+    pub(crate) fn new(cores: Arc<Cores>) -> Self {
+        Self { cores, state: Mutex::default(), hung_cores: Mutex::default() }
     }
 
     /// Gives mirrors their seats, or other devices under them. Returns when every core knows them.
@@ -70,7 +72,7 @@ impl Board {
             for (key, seat) in seats {
                 state.keys.insert(seat.id, key);
                 state.seats.insert(key, seat);
-                state.enter(key, self.runtime.core_count());
+                state.enter(key, self.cores.core_count());
             }
             // Nobody listens any more when the wait has ended.
             self.publish(
@@ -106,7 +108,7 @@ impl Board {
         for (key, view) in views {
             if state.seats.contains_key(&key) {
                 state.views.insert(key, view);
-                state.enter(key, self.runtime.core_count());
+                state.enter(key, self.cores.core_count());
             }
         }
         self.publish(&state, then);
@@ -122,7 +124,11 @@ impl Board {
     /// Waits until nothing of the mirror is under way at a device of this node.
     pub(crate) fn drain(&self, mirror: &MirrorKey, then: Then) {
         match self.id_of(mirror) {
-            Some(id) => self.runtime.drain_mirror(id, then),
+            Some(id) => {
+                let mirrors: Arc<[MirrorId]> = Arc::new([id]);
+                let drain = |number| Message::AwaitMirrors(number, Arc::clone(&mirrors));
+                self.cores.ask_all(drain, then);
+            }
             None => then(),
         }
     }
@@ -133,32 +139,33 @@ impl Board {
         let known = leases.iter();
         let known = known.filter_map(|(key, until)| Some((state.seats.get(key)?.id, *until)));
         let known: Vec<(MirrorId, Nanos)> = known.collect();
-        self.runtime.set_leases(&known);
+        self.cores.set_leases(&known);
     }
 
     /// The machine's clock stood still.
     pub(crate) fn end_hosts(&self) {
-        self.runtime.end_hosts();
+        self.cores.tell_all(|| Message::EndHosts);
     }
 
     /// Asks every core which parts of a mirror it has written. Returns the number of cores.
     pub(crate) fn ask_written(&self, mirror: &MirrorKey, session: u32) -> u16 {
         if let Some(id) = self.id_of(mirror) {
-            self.runtime.ask_written(id, session);
+            self.cores.tell_all(|| Message::TellWritten(id, session));
         }
-        self.runtime.core_count()
+        self.cores.core_count()
     }
 
     /// Copies what differs to the replica with this session, in these parts of the mirror or everywhere.
     pub(crate) fn copy(&self, mirror: &MirrorKey, session: u32, scope: Option<Written>) {
         if let Some(id) = self.id_of(mirror) {
-            self.runtime.copy_mirror(id, session, scope.map(Arc::new));
+            let scope = scope.map(Arc::new);
+            self.cores.tell_all(|| Message::CopyMirror(id, session, scope.clone()));
         }
     }
 
     /// The processor of each core, and the turns that it has counted.
     pub(crate) fn turns(&self) -> Vec<(usize, u64)> {
-        let readings = self.runtime.readings().into_iter();
+        let readings = self.cores.readings().into_iter();
         readings.map(|(processor, reading)| (processor, reading.turns)).collect()
     }
 
@@ -190,7 +197,8 @@ impl Board {
 
     fn publish(&self, state: &State, then: Then) {
         // With the lock, so that the cores get the tables in their order.
-        self.runtime.publish_mirrors(Arc::new(state.table.clone()), then);
+        let table = Arc::new(state.table.clone());
+        self.cores.ask_all(|number| Message::Mirrors(number, Arc::clone(&table)), then);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

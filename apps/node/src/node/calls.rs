@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use nearflash_access::{Accounts, Grants, Tokens};
 use nearflash_config::ValueError;
+use nearflash_nvme::DISCOVERY_NQN;
 use nearflash_planner::Refusal;
 use nearflash_planner::access::check_first_list;
 use nearflash_publish::Records;
@@ -74,7 +75,7 @@ impl Node {
         self.record(&mut fresh)?;
         let (mut next, shown_at) = (self.next(), now());
         next.follow_clients(&fresh, shown_at);
-        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
+        let ticket = self.cores.serve(next, Vec::new(), Vec::new());
         self.replace(fresh, shown_at);
         drop(one);
         self.wait_for(&ticket)?;
@@ -101,7 +102,7 @@ impl Node {
         self.record(&mut fresh)?;
         let mut next = self.next();
         next.follow_initiators(&fresh);
-        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
+        let ticket = self.cores.serve(next, Vec::new(), Vec::new());
         self.adopt(fresh);
         drop(one);
         self.wait_for(&ticket)?;
@@ -129,8 +130,8 @@ impl Node {
         let quiesce = next.rights.reduced_since(&before, served).to_vec();
         // Before the cores ask for the keys of a new host.
         self.adopt(fresh);
-        self.runtime.set_tls_hosts(tls_hosts);
-        let ticket = self.runtime.serve(next, Vec::new(), quiesce);
+        self.cores.set_tls_hosts(tls_hosts);
+        let ticket = self.cores.serve(next, Vec::new(), quiesce);
         drop(one);
         self.wait_for(&ticket)?;
         Ok(changed)
@@ -142,9 +143,9 @@ impl Node {
         if was == unlisted {
             return Ok(());
         }
-        let status = self.runtime.status();
-        let hosts = status.hosts.iter().filter(|it| !it.subsystem.is_discovery());
-        let hosts = hosts.map(|it| it.host.to_string());
+        let status = self.cores.status();
+        let hosts = status.hosts.iter().filter(|it| it.nqn != DISCOVERY_NQN);
+        let hosts = hosts.map(|it| it.host.clone());
         let initiators = status.initiators.iter().filter(|it| it.target.is_some());
         let initiators = initiators.map(|it| it.initiator.clone());
         check_first_list((was, unlisted), &fresh.host_volumes, hosts.chain(initiators))

@@ -13,12 +13,13 @@ use nearflash_api::{RegistrantInfo, ReservationInfo};
 use nearflash_control::{Requests, Steps, clear_reservations};
 use nearflash_publish::Records;
 use nearflash_request::Identity;
+use nearflash_shard::Message;
 use nearflash_space::{Name, Volume, VolumeError};
 
 use super::Node;
+use crate::Ticket;
+use crate::asker::{AskedBy, Asker, Event};
 use crate::error::NodeError;
-use crate::runtime_face::Event;
-use crate::{Asked, AskedBy, Asker, Ticket};
 use nearflash_config::ValueError;
 
 /// The thread that makes the changes which sessions request.
@@ -57,10 +58,8 @@ impl Desk {
     fn serve(mut self, events: &Receiver<Event>) {
         for event in events {
             match event {
-                Event::Asked(Asked::Change { by, change }) => {
-                    self.requests.handle_change(by, change);
-                }
-                Event::Asked(Asked::SessionOver { nexus, identity }) => {
+                Event::Change { by, change } => self.requests.handle_change(by, change),
+                Event::SessionOver { nexus, identity } => {
                     self.requests.handle_session_over(nexus, identity);
                 }
                 Event::Over(number) => self.requests.handle_over(number),
@@ -103,7 +102,8 @@ impl Desk {
 
     fn answer(&mut self) {
         while let Some((by, result)) = self.requests.poll_answer() {
-            self.node.runtime.answer(by, result);
+            let AskedBy { core, owner, volume, tag } = by;
+            self.node.cores.tell(core, Message::Changed(owner, (volume, tag), result));
         }
     }
 }
@@ -125,7 +125,7 @@ impl Node {
             next.follow_initiators(&fresh);
         }
         self.adopt(fresh);
-        Ok(if concern_cores { self.runtime.serve(next, raised, quiesce) } else { Ticket::over() })
+        Ok(if concern_cores { self.cores.serve(next, raised, quiesce) } else { Ticket::over() })
     }
 
     pub(super) fn reservation_list(

@@ -73,7 +73,7 @@ impl Node {
             served.shown_at = now;
         }
         tracing::info!("a credential or a grant has expired");
-        let ticket = self.runtime.serve(next, Vec::new(), Vec::new());
+        let ticket = self.cores.serve(next, Vec::new(), Vec::new());
         drop(one);
         // No request reports an expiry, so nobody is told if a core does not answer.
         let _ = self.wait_for(&ticket);

@@ -13,10 +13,10 @@ use nearflash_units::ByteLen;
 
 use super::Node;
 use super::clock::now;
+use crate::asker::Event;
 use crate::crew::Crew;
 use crate::error::NodeError;
 use crate::prepare::{keep_grants_on, zero};
-use crate::runtime_face::Event;
 use crate::volume_info::volume_info;
 
 /// The maximum number of jobs that run at a time.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Node;
 use super::quiescing::Shrunk;
 use crate::Ticket;
+use crate::asker::Event;
 use crate::error::NodeError;
-use crate::runtime_face::Event;
 
 /// The time for which a change of the control socket waits for older requests.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -58,7 +58,7 @@ impl Node {
     pub(super) fn serve_devices(&self, outfit: &Outfit) {
         let mut next = self.next();
         next.devices = Arc::new(outfit.devices());
-        let _ = self.runtime.serve(next, Vec::new(), Vec::new());
+        let _ = self.cores.serve(next, Vec::new(), Vec::new());
     }
 
     pub(super) fn outfit(&self) -> MutexGuard<'_, Outfit> {

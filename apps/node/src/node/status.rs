@@ -1,9 +1,8 @@
 //! The state of the node, in the form of documents.
 
 use nearflash_api::{
-    COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
-    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, OpenAddress, PcmInfo, PlaceInfo, Status,
-    VERSION, Verdict, WithdrawalInfo,
+    COMMIT, ClusterView, CopyInfo, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, IscsiClash,
+    OpenAddress, PcmInfo, Status, VERSION, Verdict, WithdrawalInfo,
 };
 use nearflash_publish::iscsi_names;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,16 +19,14 @@ use uuid::Uuid;
 
 use super::Node;
 use crate::error::NodeError;
-use crate::{
-    ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, PlaceUse, RuntimeStatus,
-};
+use crate::runtime::CoresStatus;
 use nearflash_config::Protocol;
 
 impl Node {
     pub(super) fn status(&self) -> Status {
         // First: a condition on it then covers all that follows.
         let generation = self.served().recorded.generation;
-        let runtime = self.runtime.status();
+        let cores = self.cores.status();
         let status = Status {
             version: VERSION.to_owned(),
             commit: COMMIT.map(str::to_owned),
@@ -38,7 +35,7 @@ impl Node {
             generation,
             verdict: Verdict::default(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            cluster: self.cluster_view(&runtime),
+            cluster: self.cluster_view(&cores),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
             nvme_tcp_tls: self.addresses.only_tls(Protocol::NvmeTcp),
             direct: self.addresses.of(Protocol::Direct),
@@ -53,12 +50,12 @@ impl Node {
             files_faults: self.files_faults(),
             devices: self.device_infos(),
             volumes: self.volumes(),
-            cores: runtime.cores.iter().map(core_info).collect(),
-            silent_cores: runtime.silent,
-            hosts: runtime.hosts.iter().map(host_info).collect(),
-            clients: runtime.clients.into_iter().map(client_info).collect(),
-            initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
-            places: runtime.places.into_iter().map(place_info).collect(),
+            cores: cores.cores,
+            silent_cores: cores.silent,
+            hosts: cores.hosts,
+            clients: cores.clients,
+            initiators: cores.initiators,
+            places: cores.places,
             volume_io: self.volume_io(),
             refused_logins: crate::refusals::recent(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
@@ -150,7 +147,7 @@ impl Node {
         report_clashes(&self.iscsi_clashes());
     }
 
-    fn cluster_view(&self, runtime: &RuntimeStatus) -> Option<ClusterView> {
+    fn cluster_view(&self, cores: &CoresStatus) -> Option<ClusterView> {
         let view = self.cluster.get()?.view_of(self.catalog.node());
         let served = self.served();
         let name = |uuid: Uuid| {
@@ -163,7 +160,7 @@ impl Node {
             let (mirror, done_bytes, bytes) = (key.number, done.0, len.0);
             Some(CopyInfo { volume, mirror, done_bytes, bytes })
         };
-        let copies = runtime.copies.iter().filter_map(copy).collect();
+        let copies = cores.copies.iter().filter_map(copy).collect();
         drop(served);
         let (withdrawals, hung_cores) = (self.withdrawals(), self.board.hung_cores());
         Some(ClusterView { copies, withdrawals, hung_cores, ..view })
@@ -310,43 +307,4 @@ fn pcm_info(wear: PcmWear) -> PcmInfo {
         mean_write_ns: wear.mean_write.0,
         worn_out: wear.is_worn_out,
     }
-}
-
-fn core_info(core: &CoreStatus) -> CoreInfo {
-    CoreInfo {
-        core: core.core,
-        connections: core.connections,
-        in_flight: core.in_flight,
-        reads: core.reads,
-        writes: core.writes,
-        read_bytes: core.read_bytes,
-        written_bytes: core.written_bytes,
-        errors: core.errors,
-        pool_free_bytes: core.pool_free_bytes,
-        clients: core.clients,
-    }
-}
-
-fn host_info(host: &ConnectedHost) -> HostInfo {
-    HostInfo {
-        host: host.host.to_string(),
-        nqn: host.subsystem.to_string(),
-        address: host.address,
-        io_queues: host.io_queues,
-    }
-}
-
-fn client_info(client: ConnectedClient) -> ClientInfo {
-    let ConnectedClient { from, credential, is_in, core, in_flight } = client;
-    ClientInfo { from, credential, is_in, core, in_flight }
-}
-
-fn initiator_info(session: ConnectedInitiator) -> InitiatorInfo {
-    let ConnectedInitiator { initiator, target, user, address, connections, core } = session;
-    InitiatorInfo { initiator, target, user, address, connections, core }
-}
-
-fn place_info(places: PlaceUse) -> PlaceInfo {
-    let PlaceUse { kind, used, places, holder, held } = places;
-    PlaceInfo { kind: kind.name().to_owned(), used, places, holder, held }
 }

@@ -16,7 +16,7 @@ use nearflash_units::Nanos;
 use super::Node;
 use crate::Ticket;
 use crate::error::NodeError;
-use crate::runtime_face::{CoreTrace, TraceSpec};
+use crate::runtime::{CoreTrace, TraceSpec};
 use nearflash_config::ValueError;
 
 // One core can have all requests of an answer.
@@ -76,15 +76,15 @@ impl Node {
     pub(super) fn trace(&self, call: &TraceRun) -> Result<Trace, ApiError> {
         check(call)?;
         let volume = call.volume.as_deref().map(|name| self.volume_named(name)).transpose()?;
-        let records_max = part_of_each(call.records, self.runtime.core_count());
+        let records_max = part_of_each(call.records, self.cores.core_count());
         let spec = TraceSpec { every: call.every, volume, records_max };
-        let Some(ticket) = self.tracing.begin(|| self.runtime.begin_trace(&spec)) else {
+        let Some(ticket) = self.tracing.begin(|| self.cores.begin_trace(&spec)) else {
             let message = "another trace is under way: try again when it has ended";
             return Err(ApiError::new(ErrorCode::Busy, message));
         };
         ticket.wait(Duration::from_secs(call.seconds));
         ticket.end();
-        let cores = self.runtime.end_trace();
+        let cores = self.cores.end_trace();
         self.tracing.over();
         Ok(self.shown_trace(call.every, records_max, &cores))
     }

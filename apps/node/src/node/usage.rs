@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use nearflash_api::{ClientInfo, HostInfo, InitiatorInfo};
 use nearflash_planner::usage::Usage;
 use nearflash_publish::{FILES_KEY, subsystem_nqn};
 use nearflash_space::Volume;
 
 use super::Node;
-use crate::{Connected, ConnectedClient, ConnectedHost, ConnectedInitiator};
+use crate::runtime::CoresStatus;
 
 impl Node {
     /// The users of a volume. It asks every core, so it must not be called under the lock of changes: other
@@ -21,7 +22,7 @@ impl Node {
         if force {
             return Usage::None;
         }
-        match self.runtime.connected(volume.id) {
+        match self.cores.connected(volume.id) {
             None => Usage::Unknown,
             Some(connected) => match self.users(volume, connected) {
                 users if users.is_empty() => Usage::None,
@@ -30,18 +31,18 @@ impl Node {
         }
     }
 
-    fn users(&self, volume: &Volume, connected: Connected) -> Vec<String> {
+    fn users(&self, volume: &Volume, connected: CoresStatus) -> Vec<String> {
         let recorded = self.served().recorded.clone();
         let (rights, names) = (recorded.host_rights(), recorded.target_names());
-        let nqn = subsystem_nqn(&volume.subsystem);
+        let nqn = subsystem_nqn(&volume.subsystem).to_string();
         let sees = |host: &str| rights.on(Some(host), volume.id).is_some();
-        let Connected { hosts, initiators, clients } = connected;
-        let is_host = |it: &&ConnectedHost| it.subsystem == nqn && sees(&it.host.to_string());
-        let is_initiator = |it: &&ConnectedInitiator| {
+        let CoresStatus { hosts, initiators, clients, .. } = connected;
+        let is_host = |it: &&HostInfo| it.nqn == nqn && sees(&it.host);
+        let is_initiator = |it: &&InitiatorInfo| {
             let target = it.target.as_deref().and_then(|iqn| names.subsystem(iqn));
             target == Some(&volume.subsystem) && sees(&it.initiator)
         };
-        let is_client = |it: &&ConnectedClient| it.credential.as_deref() != Some(FILES_KEY);
+        let is_client = |it: &&ClientInfo| it.credential.as_deref() != Some(FILES_KEY);
         let hosts = hosts.iter().filter(is_host).map(|it| format!("NVMe host {}", it.host));
         let initiators = initiators.iter().filter(is_initiator);
         let initiators = initiators.map(|it| format!("iSCSI initiator {}", it.initiator));
@@ -52,7 +53,7 @@ impl Node {
 }
 
 /// A client in a few words. The connections of a program are not told apart.
-fn client(client: &ConnectedClient) -> String {
+fn client(client: &ClientInfo) -> String {
     let from = match client.from.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_string(),
         Err(_) => client.from.clone(),
@@ -67,8 +68,8 @@ fn client(client: &ConnectedClient) -> String {
 mod tests {
     use super::*;
 
-    fn from(from: &str, credential: Option<&str>) -> ConnectedClient {
-        ConnectedClient {
+    fn from(from: &str, credential: Option<&str>) -> ClientInfo {
+        ClientInfo {
             from: from.to_owned(),
             credential: credential.map(str::to_owned),
             is_in: true,

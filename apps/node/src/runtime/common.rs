@@ -5,34 +5,36 @@ use std::sync::Arc;
 use nearflash_media::Device;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::Served;
-use nearflash_reactor::{Courier, Epoch, Sender, Tls};
-use nearflash_shard::{DirectConfig, Gauges, IscsiConfig, Message};
+use nearflash_reactor::{Courier, Epoch, Mailbox, Tls};
+use nearflash_shard::{DirectConfig, Gauges, IscsiConfig};
 use nearflash_units::{ByteLen, Nanos};
 
 use super::replies::Replies;
 use crate::Ledger;
-use crate::runtime_face::{Asker, OnAuthentication, OnFiles, OnMirrors};
+
+/// The mailbox of a core.
+pub(super) type Post = Box<dyn Mailbox + Send + Sync>;
 
 /// The part of a start that all cores share.
 pub(super) struct Common {
+    /// The origin of the cores' time.
     pub(super) epoch: Epoch,
+    /// The figures of each core.
     pub(super) gauges: Arc<[Arc<Gauges>]>,
-    pub(super) core_count: u16,
+    /// The processor of each core.
+    pub(super) processors: Vec<usize>,
     pub(super) pool_len: ByteLen,
     pub(super) spin_max: Nanos,
     pub(super) stall_timeout: Nanos,
     pub(super) session: SessionConfig,
     pub(super) devices: Vec<Arc<Device>>,
+    /// The state that is served first.
     pub(super) served: Arc<Served>,
-    pub(super) courier: Arc<Courier<Sender<Message>>>,
+    pub(super) courier: Arc<Courier<Post>>,
     pub(super) direct: DirectConfig,
     pub(super) iscsi: IscsiConfig,
     pub(super) replies: Arc<Replies>,
-    pub(super) changes: Asker,
     pub(super) ledger: Arc<Ledger>,
-    pub(super) on_mirrors: OnMirrors,
-    pub(super) on_files: OnFiles,
-    pub(super) on_authentication: OnAuthentication,
     /// TLS, if a door has it.
     pub(super) tls: Option<Arc<Tls>>,
 }

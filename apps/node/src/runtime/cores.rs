@@ -7,51 +7,45 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, mem, thread};
 
-use nearflash_direct::Status;
 use nearflash_engine::{CoreId, DEVICE_DEPTH};
 use nearflash_media::{Device, Kind};
-use nearflash_mirror::{MirrorId, MirrorTable, Written};
+use nearflash_mirror::MirrorId;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme::tls::TlsHosts;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::Served;
-use nearflash_reactor::{Courier, Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
-use nearflash_request::{ChangeResult, Raised, VolumeId};
-use nearflash_shard::{
-    ClientPlace, Gauges, IscsiConfig, Message, Reading, Shard, ShardConfig, World,
-};
+use nearflash_reactor::{Courier, Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_request::{Raised, VolumeId};
+use nearflash_shard::{IscsiConfig, Message, Reading, Shard, ShardConfig, World};
 use nearflash_units::Nanos;
 use tracing::{error, warn};
 
-use super::common::Common;
+use super::common::{Common, Post};
+use super::config::{CoresError, RuntimeConfig, Then};
 use super::doors::{listener, tls_of};
 use super::notices::notice_sink;
-use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
-use super::{status, target, trace};
+use super::replies::{PATIENCE, Reply, STATUS_PATIENCE};
+use super::status::{CoresStatus, clients};
+use super::target;
+use super::trace::{self, CoreTrace, TraceSpec};
+use crate::Ticket;
+use crate::doors::OpenDoor;
 use crate::end_of_panic::EndOfPanic;
-use crate::runtime_face::{
-    AskedBy, Authentication, Connected, CoreTrace, CoresError, Runtime, RuntimeConfig,
-    RuntimeStatus, Then, TraceSpec,
-};
-use crate::{Ledger, Ticket};
 
 /// The running cores.
 pub struct Cores {
-    /// The origin of the cores' time.
-    epoch: Epoch,
-    /// The figures of each core.
-    gauges: Arc<[Arc<Gauges>]>,
-    /// The processor of each core.
-    processors: Vec<usize>,
-    devices: Vec<Arc<Device>>,
-    courier: Arc<Courier<Sender<Message>>>,
+    common: Arc<Common>,
     /// Delivers messages that wait.
     delivery: Mutex<Option<JoinHandle<()>>>,
-    replies: Arc<Replies>,
-    ledger: Arc<Ledger>,
-    /// TLS, if a door has it.
-    tls: Option<Arc<Tls>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The threads of the cores, which all serve, and their mailboxes.
+pub struct Begun {
+    /// The threads, which end after [`Message::Stop`].
+    pub threads: Vec<JoinHandle<()>>,
+    /// The mailboxes, in the order of the cores.
+    pub mailboxes: Vec<Post>,
 }
 
 /// A core that serves, with its mailbox, or the reason why it does not.
@@ -63,16 +57,11 @@ struct Start {
     processor: usize,
     listeners: Vec<Listener>,
     target: Option<Target>,
+    notices: NoticeSink,
     /// Reports that the core is up, with its mailbox, or the error.
     up: Channel<CameUp>,
     /// Receives the mailboxes of all cores.
     peers: Receiver<Vec<Sender<Message>>>,
-}
-
-/// The threads of the cores, which all serve, and their mailboxes.
-struct Begun {
-    threads: Vec<JoinHandle<()>>,
-    mailboxes: Vec<Sender<Message>>,
 }
 
 /// Starts a core on each processor, and returns when every core serves.
@@ -81,66 +70,66 @@ struct Begun {
 /// When a core cannot start; the other cores are stopped.
 pub fn start(config: RuntimeConfig) -> Result<Cores, CoresError> {
     let target = target::target(&config);
-    let served = Arc::new(config.served);
-    let courier = Arc::new(Courier::new(&config.cores, Arc::clone(&served), report_silence));
+    Cores::start(config, |common, notices, doors| {
+        let listeners = doors.into_iter().map(listener).collect();
+        begin_cores(common, notices, listeners, Some(target))
+    })
+}
+
+/// Starts cores that `begin` makes, from where each of them tells its notices. They do not listen.
+///
+/// # Errors
+/// When the thread that delivers messages cannot start.
+pub fn start_with(
+    config: RuntimeConfig,
+    begin: impl FnOnce(Vec<NoticeSink>) -> Begun,
+) -> Result<Cores, CoresError> {
+    Cores::start(config, |_, notices, _| Ok(begin(notices)))
+}
+
+/// The part that all cores share, and the doors.
+fn common_of(config: RuntimeConfig) -> Result<(Common, Vec<OpenDoor>), CoresError> {
+    let RuntimeConfig { cores: processors, devices, served, silent_after, doors, .. } = config;
+    let served = Arc::new(served);
+    let courier = Courier::new(&processors, Arc::clone(&served), silent_after, report_silence);
     let mut iscsi = IscsiConfig::default();
-    let mut direct = target::direct_config(&config.devices, config.boot);
+    let mut direct = target::direct_config(&devices, config.boot);
     let mut session = SessionConfig::default();
     if let Some(timeout) = config.login_timeout {
         iscsi.session.login_timeout = timeout;
         direct.session.handshake_timeout = timeout;
         session.handshake_timeout = timeout;
     }
-    let common = Arc::new(Common {
+    let common = Common {
         epoch: Epoch::now(),
-        gauges: config.cores.iter().map(|_| Arc::default()).collect(),
-        core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
+        gauges: processors.iter().map(|_| Arc::default()).collect(),
+        processors,
         pool_len: config.pool_len,
         spin_max: config.spin_max,
         stall_timeout: config.stall_timeout,
         session,
-        devices: config.devices.clone(),
-        tls: tls_of((&config.doors, config.ktls), config.tls_hosts, (&served, &direct))?,
+        devices,
+        tls: tls_of((&doors, config.ktls), config.tls_hosts, (&served, &direct))?,
         served,
-        courier: Arc::clone(&courier),
+        courier: Arc::new(courier),
         direct,
         iscsi,
         replies: Arc::default(),
-        changes: config.changes,
-        ledger: Arc::clone(&config.ledger),
-        on_mirrors: config.on_mirrors,
-        on_files: config.on_files,
-        on_authentication: config.on_authentication,
-    });
-    let listeners = config.doors.into_iter().map(listener).collect();
-    let Begun { threads, mailboxes } =
-        begin_cores(&common, &config.cores, listeners, Some(target))?;
-    let delivery = begin_delivery(&courier, mailboxes)?;
-    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
-    Ok(Cores {
-        tls: common.tls.clone(),
-        epoch: common.epoch,
-        gauges: Arc::clone(&common.gauges),
-        courier,
-        delivery: Mutex::new(Some(delivery)),
-        processors,
-        devices,
-        replies: Arc::clone(&common.replies),
-        ledger,
-        threads: Mutex::new(threads),
-    })
+        ledger: config.ledger,
+    };
+    Ok((common, doors))
 }
 
 /// Starts a thread for each core, and returns when all cores serve. The first core has the listeners and the target.
 fn begin_cores(
     common: &Arc<Common>,
-    processors: &[usize],
+    notices: Vec<NoticeSink>,
     mut listeners: Vec<Listener>,
     mut target: Option<Target>,
 ) -> Result<Begun, CoresError> {
     let (up, came_up) = channel();
     let (mut peers, mut threads) = (Vec::new(), Vec::new());
-    for (core, processor) in (0..).map(CoreId).zip(processors) {
+    for ((core, processor), notices) in (0..).map(CoreId).zip(&common.processors).zip(notices) {
         let (tell_peers, learn_peers) = channel();
         peers.push(tell_peers);
         let start = Start {
@@ -148,6 +137,7 @@ fn begin_cores(
             processor: *processor,
             listeners: mem::take(&mut listeners),
             target: target.take(),
+            notices,
             up: up.clone(),
             peers: learn_peers,
         };
@@ -160,13 +150,14 @@ fn begin_cores(
         threads.push(builder.spawn(run).map_err(CoresError::new)?);
     }
     drop(up);
-    Ok(Begun { threads, mailboxes: introduce(peers, &came_up)? })
+    let mailboxes = introduce(peers, &came_up)?.into_iter();
+    Ok(Begun { threads, mailboxes: mailboxes.map(|it| Box::new(it) as Post).collect() })
 }
 
 /// Gives the courier the mailboxes of the cores, and starts the thread that delivers messages.
 fn begin_delivery(
-    courier: &Arc<Courier<Sender<Message>>>,
-    mailboxes: Vec<Sender<Message>>,
+    courier: &Arc<Courier<Post>>,
+    mailboxes: Vec<Post>,
 ) -> Result<JoinHandle<()>, CoresError> {
     courier.connect(mailboxes);
     let kept = Arc::clone(courier);
@@ -200,7 +191,7 @@ fn introduce(
 
 /// The body of one core's thread.
 fn run_core(start: Start, common: &Common) {
-    let Start { core, processor, listeners, target, up, peers } = start;
+    let Start { core, processor, listeners, target, notices, up, peers } = start;
     if let Err(error) = pin(processor) {
         warn!("core {} is not pinned to processor {processor}: {error}", core.0);
     }
@@ -210,7 +201,7 @@ fn run_core(start: Start, common: &Common) {
         devices: common.devices.clone(),
         listeners,
         spin_max: common.spin_max,
-        notices: notice_sink(common),
+        notices,
         tls: common.tls.clone(),
     };
     let mut reactor = match Reactor::new(config) {
@@ -235,7 +226,7 @@ fn run_core(start: Start, common: &Common) {
 fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardConfig {
     ShardConfig {
         core,
-        core_count: common.core_count,
+        core_count: u16::try_from(common.processors.len()).unwrap_or(u16::MAX),
         device_depth: DEVICE_DEPTH,
         served: Arc::clone(&common.served),
         session: common.session,
@@ -255,154 +246,153 @@ fn pin(processor: usize) -> io::Result<()> {
 }
 
 impl Cores {
-    /// Asks cores for their status.
-    fn ask_status(&self, cores: Range<usize>) -> Vec<(CoreId, Reply)> {
-        self.ask_quickly(cores, Message::ReportStatus)
+    fn start(
+        config: RuntimeConfig,
+        begin: impl FnOnce(&Arc<Common>, Vec<NoticeSink>, Vec<OpenDoor>) -> Result<Begun, CoresError>,
+    ) -> Result<Self, CoresError> {
+        let news = config.news.clone();
+        let (common, doors) = common_of(config)?;
+        let common = Arc::new(common);
+        let notices = common.processors.iter().map(|_| notice_sink(&common, &news)).collect();
+        let Begun { threads, mailboxes } = begin(&common, notices, doors)?;
+        let delivery = Mutex::new(Some(begin_delivery(&common.courier, mailboxes)?));
+        Ok(Self { common, delivery, threads: Mutex::new(threads) })
     }
 
-    /// Sends a question to cores, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is full does
-    /// not run, and is not asked.
-    fn ask_quickly(
+    /// The state that was published last.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        self.common.courier.served()
+    }
+
+    /// Replaces the served state on every core, tells sessions these events, and waits for every earlier request on
+    /// these volumes. Returns as soon as every core that is not silent has adopted the new state, so a device that
+    /// hangs does not delay it. The ticket is over when the requests that the older state allowed have ended, on the
+    /// volumes that the change concerns. Before that, space that the new volumes no longer map must not be given to
+    /// another volume.
+    pub(crate) fn serve(
         &self,
-        cores: Range<usize>,
-        question: impl Fn(u64) -> Message,
-    ) -> Vec<(CoreId, Reply)> {
-        let number = self.replies.ask();
-        let ask = |core: &usize| self.courier.offer(*core, question(number));
-        let asked = cores.filter(ask).count();
-        self.replies.wait(number, asked, STATUS_PATIENCE)
-    }
-}
-
-impl Cores {
-    /// The cores have ended, and nothing waits for them any more.
-    fn end_courier(&self) {
-        self.courier.end();
-        let delivery = self.delivery.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if delivery.is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread that delivers messages has panicked");
-        }
-    }
-}
-
-impl Runtime for Cores {
-    fn served(&self) -> Arc<Served> {
-        self.courier.served()
-    }
-
-    fn serve(&self, served: Served, raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket {
+        served: Served,
+        raised: Vec<Raised>,
+        quiesce: Vec<VolumeId>,
+    ) -> Ticket {
         // Before any core gets them: clients without rights must not come back.
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &self.common.tls {
             tls.set_exports(Arc::clone(&served.direct));
         }
         let volumes = Arc::clone(&served.volumes);
-        let ticket = self.courier.publish(served, raised, quiesce);
-        self.ledger.keep(&volumes);
+        let ticket = self.common.courier.publish(served, raised, quiesce);
+        self.common.ledger.keep(&volumes);
         ticket
     }
 
-    fn set_tls_hosts(&self, hosts: TlsHosts) {
-        if let Some(tls) = &self.tls {
+    /// Replaces the hosts that have PSKs, before any core gets a state in which others have keys: hosts without
+    /// rights must not come back.
+    pub(crate) fn set_tls_hosts(&self, hosts: TlsHosts) {
+        if let Some(tls) = &self.common.tls {
             tls.set_hosts(hosts);
         }
     }
 
-    fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>) {
-        let answer = Message::FilesAnswered(place.owner, (number, answer));
-        self.courier.send(usize::from(place.core.0), answer);
+    /// Sends a message to a core.
+    pub(crate) fn tell(&self, core: CoreId, message: Message) {
+        self.common.courier.send(usize::from(core.0), message);
     }
 
-    fn answer_authentication(&self, asked: Authentication) {
-        let Authentication { core, owner, step, .. } = asked;
-        self.courier.send(usize::from(core.0), Message::Authenticated(owner, step));
+    /// Sends a message to every core.
+    pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
+        self.common.courier.send_all(message);
     }
 
-    fn publish_mirrors(&self, table: Arc<MirrorTable>, then: Then) {
-        let number = self.replies.ask_then(self.courier.len(), then);
-        self.courier.send_all(|| Message::Mirrors(number, Arc::clone(&table)));
+    /// Sends every core a message with a number. There is a call when every core has answered it. Returns at once.
+    pub(crate) fn ask_all(&self, message: impl Fn(u64) -> Message, then: Then) {
+        let number = self.common.replies.ask_then(self.common.courier.len(), then);
+        self.tell_all(|| message(number));
     }
 
-    fn drain_mirror(&self, mirror: MirrorId, then: Then) {
-        let number = self.replies.ask_then(self.courier.len(), then);
-        let mirrors: Arc<[MirrorId]> = Arc::new([mirror]);
-        self.courier.send_all(|| Message::AwaitMirrors(number, Arc::clone(&mirrors)));
-    }
-
-    fn set_leases(&self, leases: &[(MirrorId, Nanos)]) {
-        let until = leases.iter().map(|(mirror, until)| (*mirror, self.epoch.at(*until)));
-        let leases: Arc<[(MirrorId, Nanos)]> = until.collect();
+    /// Gives the cores the times until which reads of mirrors may be answered, since the machine's start.
+    pub(crate) fn set_leases(&self, leases: &[(MirrorId, Nanos)]) {
+        let epoch = self.common.epoch;
+        let leases: Arc<[(MirrorId, Nanos)]> =
+            leases.iter().map(|(mirror, until)| (*mirror, epoch.at(*until))).collect();
         // A core that has no room for them keeps its shorter ones.
-        for core in 0..self.courier.len() {
-            self.courier.offer(core, Message::Leases(Arc::clone(&leases)));
+        for core in 0..self.common.courier.len() {
+            self.common.courier.offer(core, Message::Leases(Arc::clone(&leases)));
         }
     }
 
-    fn end_hosts(&self) {
-        self.courier.send_all(|| Message::EndHosts);
+    /// The number of cores.
+    pub(crate) fn core_count(&self) -> u16 {
+        u16::try_from(self.common.courier.len()).unwrap_or(u16::MAX)
     }
 
-    fn ask_written(&self, mirror: MirrorId, session: u32) {
-        self.courier.send_all(|| Message::TellWritten(mirror, session));
+    /// The current status. A core that does not answer in time is listed as silent.
+    pub(crate) fn status(&self) -> CoresStatus {
+        self.status_of(self.ask(0..self.common.courier.len(), Message::ReportStatus))
     }
 
-    fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>) {
-        self.courier.send_all(|| Message::CopyMirror(mirror, session, scope.clone()));
-    }
-
-    fn core_count(&self) -> u16 {
-        u16::try_from(self.courier.len()).unwrap_or(u16::MAX)
-    }
-
-    fn answer(&self, by: AskedBy, result: ChangeResult) {
-        let AskedBy { core, owner, volume, tag } = by;
-        let answer = Message::Changed(owner, (volume, tag), result);
-        self.courier.send(usize::from(core.0), answer);
-    }
-
-    fn status(&self) -> RuntimeStatus {
-        let replies = self.ask_status(0..self.courier.len());
-        status::status(&self.processors, replies, &self.ledger)
-    }
-
-    fn connected(&self, volume: VolumeId) -> Option<Connected> {
+    /// The same with the hosts and initiators that are connected at this moment, and the clients that have a volume
+    /// open; `None` if a core does not answer.
+    pub(crate) fn connected(&self, volume: VolumeId) -> Option<CoresStatus> {
         // Every core has clients, and the first one also the list of hosts and initiators.
-        let users = self.ask_quickly(0..self.courier.len(), |it| Message::TellUsers(it, volume));
-        let replies = self.ask_status(0..1);
-        if users.len() < self.courier.len() || replies.is_empty() {
+        let cores = self.common.courier.len();
+        let users = self.ask(0..cores, |number| Message::TellUsers(number, volume));
+        let replies = self.ask(0..1, Message::ReportStatus);
+        if users.len() < cores || replies.is_empty() {
             return None;
         }
-        let RuntimeStatus { hosts, initiators, .. } =
-            status::status(&self.processors, replies, &self.ledger);
-        let clients = status::clients(&self.processors, users);
-        Some(Connected { hosts, initiators, clients })
+        let clients = clients(&self.common.processors, users);
+        Some(CoresStatus { clients, ..self.status_of(replies) })
     }
 
-    fn silent(&self) -> Option<usize> {
-        self.courier.silent()
+    fn status_of(&self, replies: Vec<(CoreId, Reply)>) -> CoresStatus {
+        CoresStatus::of(&self.common.processors, replies, &self.common.ledger)
     }
 
-    fn readings(&self) -> Vec<(usize, Reading)> {
-        let readings = self.gauges.iter().map(|gauges| gauges.read());
-        self.processors.iter().copied().zip(readings).collect()
+    /// Sends a question to cores, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is full does
+    /// not run, and is not asked.
+    fn ask(&self, cores: Range<usize>, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
+        let Common { courier, replies, .. } = &*self.common;
+        let number = replies.ask();
+        let asked = cores.filter(|core| courier.offer(*core, question(number))).count();
+        replies.wait(number, asked, STATUS_PATIENCE)
     }
 
-    fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
-        trace::begin(&self.courier, &self.replies, spec)
+    /// The processor of a core that has taken no messages for long: a change waits for it.
+    pub(crate) fn silent(&self) -> Option<usize> {
+        self.common.courier.silent()
     }
 
-    fn end_trace(&self) -> Vec<CoreTrace> {
-        trace::end(&self.courier, &self.replies, &self.processors)
+    /// The processor and the figures of each core, in the order of the cores. No core is asked.
+    pub(crate) fn readings(&self) -> Vec<(usize, Reading)> {
+        let readings = self.common.gauges.iter().map(|gauges| gauges.read());
+        self.common.processors.iter().copied().zip(readings).collect()
     }
 
-    fn drain_and_join(&self) -> bool {
+    /// Begins to trace requests on every core. An earlier trace is dropped. The ticket is over when every core has
+    /// all the records that it may have.
+    pub(crate) fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
+        trace::begin(&self.common.courier, &self.common.replies, spec)
+    }
+
+    /// Ends the trace. Returns the records of each core, in the order of the cores.
+    pub(crate) fn end_trace(&self) -> Vec<CoreTrace> {
+        let Common { courier, replies, processors, .. } = &*self.common;
+        trace::end(courier, replies, processors)
+    }
+
+    /// Stops accepting hosts, finishes the requests in flight, flushes, answers, and ends every
+    /// core. A second call does nothing. Returns whether everything was finished and flushed: the
+    /// wait for a device that does not answer is bounded.
+    #[must_use]
+    pub(crate) fn drain_and_join(&self) -> bool {
         let threads = mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {
             return true;
         }
         let deadline = Instant::now() + PATIENCE;
-        self.courier.send_all(|| Message::Drain);
-        let drained = self.replies.wait_drained(self.courier.len(), deadline);
-        self.courier.send_all(|| Message::Stop);
+        self.tell_all(|| Message::Drain);
+        let drained = self.common.replies.wait_drained(self.common.courier.len(), deadline);
+        self.tell_all(|| Message::Stop);
         if !drained {
             error!("gave up waiting for requests in flight: a device or a host does not answer");
             return false;
@@ -413,10 +403,19 @@ impl Runtime for Cores {
             }
         }
         // The end of a session may have requested a change, which would wait for the cores.
-        self.replies.end();
+        self.common.replies.end();
         self.end_courier();
         // Every device is flushed, even if another one fails.
-        self.devices.iter().filter(|device| !flush(device)).count() == 0
+        self.common.devices.iter().filter(|device| !flush(device)).count() == 0
+    }
+
+    /// The cores have ended, and nothing waits for them any more.
+    fn end_courier(&self) {
+        self.common.courier.end();
+        let delivery = self.delivery.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if delivery.is_some_and(|thread| thread.join().is_err()) {
+            error!("the thread that delivers messages has panicked");
+        }
     }
 }
 

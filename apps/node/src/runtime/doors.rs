@@ -8,7 +8,8 @@ use nearflash_reactor::{Listener, Records, Tls};
 use nearflash_session::DoorTls;
 use nearflash_shard::{DirectConfig, Door};
 
-use crate::runtime_face::{CoresError, DoorSocket, OpenDoor};
+use super::config::CoresError;
+use crate::doors::{DoorSocket, OpenDoor};
 use nearflash_config::{Admits, Protocol};
 
 /// TLS with the PSKs of the hosts, and with those of the keys of direct clients, if a door has it.

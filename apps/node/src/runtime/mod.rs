@@ -2,6 +2,7 @@
 //! messages of the control side.
 
 mod common;
+mod config;
 mod cores;
 mod doors;
 mod faults;
@@ -13,4 +14,8 @@ mod status;
 mod target;
 mod trace;
 
-pub use cores::{Cores, start};
+pub(crate) use config::{Authentication, FilesNews, MirrorNews, News, On, OnMirrors, Then};
+pub use config::{CoresError, RuntimeConfig};
+pub use cores::{Begun, Cores, start, start_with};
+pub(crate) use status::CoresStatus;
+pub(crate) use trace::{CoreTrace, TraceSpec};

@@ -7,17 +7,17 @@ use nearflash_shard::Notice;
 use tracing::warn;
 
 use super::common::Common;
+use super::config::{Authentication, FilesNews, MirrorNews, News};
 use super::faults::Faults;
 use super::log::log;
 use super::replies::Reply;
-use crate::runtime_face::{Asked, AskedBy, Authentication, Event, FilesNews, MirrorNews};
+use crate::asker::{AskedBy, Event};
 
 /// Takes the notices of one core.
-pub(super) fn notice_sink(common: &Common) -> NoticeSink {
-    let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
-    let courier = Arc::clone(&common.courier);
-    let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
-    let (on_files, on_authentication) = (common.on_files.clone(), common.on_authentication.clone());
+pub(super) fn notice_sink(common: &Common, news: &News) -> NoticeSink {
+    let (replies, courier) = (Arc::clone(&common.replies), Arc::clone(&common.courier));
+    let ledger = Arc::clone(&common.ledger);
+    let News { changes, mirrors, files, authentication } = news.clone();
     let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
     Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::DeviceFailed { device, .. }) => {
@@ -35,10 +35,10 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::TraceComplete(_, number)) => replies.give_complete(number),
         Some(Notice::Change { core, owner, tag, change }) => {
             let by = AskedBy { core, owner, volume: change.volume, tag };
-            changes.ask(Asked::Change { by, change });
+            changes.tell(Event::Change { by, change });
         }
         Some(Notice::SessionOver { nexus, identity }) => {
-            changes.ask(Asked::SessionOver { nexus, identity });
+            changes.tell(Event::SessionOver { nexus, identity });
         }
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
@@ -55,7 +55,7 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
             let place = if is_local { "here" } else { "on another node" };
             warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
-            on_mirrors.tell(MirrorNews::Failed { mirror, is_local });
+            mirrors.tell(MirrorNews::Failed { mirror, is_local });
         }
         Some(Notice::ReadRepaired { mirror }) => {
             let repair =
@@ -63,17 +63,17 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
             warn!(mirror = mirror.0, "{repair}");
         }
         Some(Notice::MirrorWritesLost { mirror }) => {
-            on_mirrors.tell(MirrorNews::WritesLost { mirror });
+            mirrors.tell(MirrorNews::WritesLost { mirror });
         }
         Some(Notice::MirrorWritten { mirror, session, written }) => {
-            on_mirrors.tell(MirrorNews::Written { mirror, session, written });
+            mirrors.tell(MirrorNews::Written { mirror, session, written });
         }
-        Some(Notice::Files { place, demand }) => on_files.tell(FilesNews::Asked { place, demand }),
+        Some(Notice::Files { place, demand }) => files.tell(FilesNews::Asked { place, demand }),
         Some(Notice::Authentication { core, owner, peer, step }) => {
-            on_authentication.tell(Authentication { core, owner, peer, step });
+            authentication.tell(Authentication { core, owner, peer, step });
         }
-        Some(Notice::FilesGone(place)) => on_files.tell(FilesNews::Gone(place)),
-        Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
+        Some(Notice::FilesGone(place)) => files.tell(FilesNews::Gone(place)),
+        Some(Notice::MirrorCopied(copied)) => mirrors.tell(MirrorNews::Copied(copied)),
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
         _ => {}

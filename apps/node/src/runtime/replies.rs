@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nearflash_engine::{CoreId, Traced};
 use nearflash_shard::{ConnectedClient, ShardStatus};
 
+use super::config::Then;
 use crate::Ticket;
-use crate::runtime_face::Then;
 
 /// The time for which the control side waits for its cores. A core turns many thousand times a
 /// second; one that does not answer for this long waits for a device that hangs.

@@ -14,7 +14,8 @@ use nearflash_publish::port_ids;
 use nearflash_session::DoorTls;
 use nearflash_shard::{CONNECTIONS_MAX, DirectConfig};
 
-use crate::runtime_face::{DoorSocket, OpenDoor, RuntimeConfig};
+use super::config::RuntimeConfig;
+use crate::doors::{DoorSocket, OpenDoor};
 
 /// The subsystems and controllers of a node that starts.
 pub(super) fn target(config: &RuntimeConfig) -> Target {

@@ -2,21 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_engine::{CoreId, TraceOrder};
-use nearflash_reactor::{Courier, Sender};
+use nearflash_engine::{CoreId, TraceOrder, Traced};
+use nearflash_reactor::Courier;
+use nearflash_request::VolumeId;
 use nearflash_shard::Message;
 
+use super::common::Post;
 use super::replies::{Replies, Reply, STATUS_PATIENCE};
 use crate::Ticket;
-use crate::runtime_face::{CoreTrace, TraceSpec};
+
+/// The requests to trace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TraceSpec {
+    /// One in so many.
+    pub(crate) every: u32,
+    /// Only those to this volume.
+    pub(crate) volume: Option<VolumeId>,
+    /// The maximum number on each core.
+    pub(crate) records_max: usize,
+}
+
+/// The traced requests of a core.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreTrace {
+    /// The processor.
+    pub(crate) processor: usize,
+    /// `None` if the core did not answer in time.
+    pub(crate) traced: Option<Traced>,
+}
 
 /// Begins a trace on every core. The memory of the records is allocated here, not on the
 /// cores. The ticket is over when every core has all its records.
-pub(super) fn begin(
-    courier: &Courier<Sender<Message>>,
-    replies: &Replies,
-    spec: &TraceSpec,
-) -> Ticket {
+pub(super) fn begin(courier: &Courier<Post>, replies: &Replies, spec: &TraceSpec) -> Ticket {
     let TraceSpec { every, volume, records_max } = *spec;
     let number = replies.ask();
     let ticket = replies.ticket(number, courier.len());
@@ -28,7 +45,7 @@ pub(super) fn begin(
 
 /// Ends the trace, whose ticket is over, and waits a bounded time for the records of the cores, which run on these processors.
 pub(super) fn end(
-    courier: &Courier<Sender<Message>>,
+    courier: &Courier<Post>,
     replies: &Replies,
     processors: &[usize],
 ) -> Vec<CoreTrace> {

@@ -1,25 +1,32 @@
-//! Cores that only record their messages, and on which a device can hang.
+//! A core that only records its messages, and on whose devices requests can hang.
 
 #![allow(dead_code)] // no test needs all of it
 
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nearflash_config::Config;
 use nearflash_direct::serving as direct;
+use nearflash_engine::CoreId;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_media::Device;
-use nearflash_mirror::{MirrorId, MirrorTable, Written};
-use nearflash_node::{
-    AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
-    Running, Runtime, RuntimeConfig, RuntimeStatus, StartError, Ticket, TraceSpec,
+use nearflash_node::runtime::start_with;
+use nearflash_node::{Begun, Running, RuntimeConfig, StartError};
+use nearflash_nvme::serving::{ControllerKind, HostStatus};
+use nearflash_nvme::{ControllerId, HostName, Nqn, QueueId};
+use nearflash_publish::{Publication, SILENT_AFTER, Served};
+use nearflash_reactor::{Mailbox, NoticeSink};
+use nearflash_request::{Tag, VolumeId};
+use nearflash_shard::{
+    ConnectedClient, ConnectedHost, ConnectedInitiator, Message, Notice, ShardStatus,
 };
-use nearflash_nvme::tls::TlsHosts;
-use nearflash_publish::Served;
-use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
+use nearflash_units::Nanos;
 
-/// Cores that record their messages.
+/// The core.
+const CORE: CoreId = CoreId(0);
+
+/// A core that records its messages.
 #[derive(Default)]
 pub(crate) struct Recorder {
     /// The first state, and every later one.
@@ -30,32 +37,107 @@ pub(crate) struct Recorder {
     pub(crate) initiators: Mutex<Vec<ConnectedInitiator>>,
     /// The clients that have any volume open.
     pub(crate) clients: Mutex<Vec<ConnectedClient>>,
-    /// The hosts of an earlier status, which took long.
+    /// The hosts of an earlier status, which took long. A status that is asked for after the users of a volume has
+    /// the hosts of the moment.
     pub(crate) hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
-    /// No core reports who is connected.
+    was_asked_for_users: Mutex<bool>,
+    /// The core does not report who is connected.
     pub(crate) is_silent: Mutex<bool>,
-    /// The volume whose device hangs: tickets that concern it wait until [`Self::recover`].
-    hung: Mutex<Option<VolumeId>>,
-    tickets: Mutex<Vec<Ticket>>,
-    /// Signals that a ticket waits, or a publication at the gate.
+    hung: Mutex<Hung>,
+    /// Signals that a publication waits: for older requests, or at the gate.
     pub(crate) waits: Mutex<Option<Sender<()>>>,
     /// The answered changes.
     pub(crate) answers: Mutex<Option<Sender<Tag>>>,
-    pub(crate) asker: Mutex<Option<Asker>>,
-    /// The processor of a core that takes no messages.
-    pub(crate) silent: Mutex<Option<usize>>,
-    /// Ends the next publication for direct clients, which waits for that core.
+    /// Until it ends, the core does not get on with the next change for direct clients.
     pub(crate) gate: Mutex<Option<Receiver<()>>>,
     pub(crate) drained: Mutex<bool>,
-    pub(crate) traced: Mutex<Vec<TraceSpec>>,
+    /// Where the core tells its notices.
+    notices: Mutex<Option<NoticeSink>>,
 }
 
-impl Runtime for Recorder {
-    fn served(&self) -> Arc<Served> {
-        self.last()
+/// The volume whose device hangs: publications that concern it are not over until [`Recorder::recover`].
+#[derive(Default)]
+struct Hung {
+    volume: Option<VolumeId>,
+    publications: Vec<u64>,
+}
+
+/// A mailbox that is full with one message, so that no question waits behind the gate.
+struct Small(SyncSender<Message>);
+
+impl Mailbox for Small {
+    fn put(&self, message: Message) -> Result<(), Message> {
+        self.0.try_send(message).map_err(|error| match error {
+            TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+        })
+    }
+}
+
+impl Recorder {
+    /// Starts a node with this core.
+    pub(crate) fn start(config: &Config) -> Result<(Running, Arc<Self>), StartError> {
+        Self::start_with(config, SILENT_AFTER)
     }
 
-    fn serve(&self, served: Served, _raised: Vec<Raised>, quiesce: Vec<VolumeId>) -> Ticket {
+    /// The same, with a core that is silent after this time.
+    pub(crate) fn start_with(
+        config: &Config,
+        silent_after: Nanos,
+    ) -> Result<(Running, Arc<Self>), StartError> {
+        let core = Arc::new(Self::default());
+        let given = Arc::clone(&core);
+        let started = Running::start(config, move |mut runtime: RuntimeConfig| {
+            given.devices.lock().unwrap().clone_from(&runtime.devices);
+            given.served.lock().unwrap().push(Arc::new(runtime.served.clone()));
+            runtime.cores.truncate(1);
+            runtime.silent_after = silent_after;
+            start_with(runtime, |notices| {
+                *given.notices.lock().unwrap() = notices.into_iter().next();
+                let (mailbox, messages) = sync_channel(1);
+                let run = move || given.run(&messages);
+                Begun {
+                    threads: vec![std::thread::spawn(run)],
+                    mailboxes: vec![Box::new(Small(mailbox))],
+                }
+            })
+        });
+        started.map(|running| (running, core))
+    }
+
+    fn run(&self, messages: &Receiver<Message>) {
+        for message in messages {
+            match message {
+                Message::Serve(publication) => self.serve(&publication),
+                Message::Changed(_, (_, tag), _) => {
+                    if let Some(answers) = &*self.answers.lock().unwrap() {
+                        answers.send(tag).unwrap();
+                    }
+                }
+                Message::ReportStatus(number) => {
+                    self.report(Notice::Status(CORE, number, Box::new(self.status())));
+                }
+                Message::TellUsers(number, _) => {
+                    *self.was_asked_for_users.lock().unwrap() = true;
+                    let clients = self.clients.lock().unwrap().clone();
+                    self.report(Notice::Users(CORE, number, clients.into()));
+                }
+                Message::Mirrors(number, _) => self.tell(Notice::MirrorsShown(CORE, number)),
+                Message::AwaitMirrors(number, _) => {
+                    self.tell(Notice::MirrorsDrained(CORE, number));
+                }
+                Message::Drain => {
+                    self.recover();
+                    *self.drained.lock().unwrap() = true;
+                    self.tell(Notice::Drained(CORE));
+                }
+                Message::Stop => return,
+                _ => {}
+            }
+        }
+    }
+
+    fn serve(&self, publication: &Publication) {
+        let Publication { number, served, quiesce, .. } = publication;
         let last = self.last();
         if !Arc::ptr_eq(&served.direct, &last.direct)
             && let Some(gate) = self.gate.lock().unwrap().take()
@@ -63,110 +145,40 @@ impl Runtime for Recorder {
             self.waits();
             gate.recv().unwrap();
         }
-        let mut concerned = quiesce;
-        concerned.extend(served.volumes.changed_since(&last.volumes));
-        self.served.lock().unwrap().push(Arc::new(served));
+        self.served.lock().unwrap().push(Arc::clone(served));
         self.changed.notify_all();
-        self.ticket(&concerned)
-    }
-
-    fn set_tls_hosts(&self, _hosts: TlsHosts) {}
-
-    fn publish_mirrors(&self, _table: Arc<MirrorTable>, then: nearflash_node::Then) {
-        then();
-    }
-
-    fn drain_mirror(&self, _mirror: MirrorId, then: nearflash_node::Then) {
-        then();
-    }
-
-    fn answer_files(
-        &self,
-        _place: nearflash_shard::ClientPlace,
-        _number: u32,
-        _answer: Result<Box<[u8]>, nearflash_direct::Status>,
-    ) {
-    }
-
-    fn answer_authentication(&self, _asked: nearflash_node::Authentication) {}
-
-    fn end_hosts(&self) {}
-
-    fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
-
-    fn ask_written(&self, _mirror: MirrorId, _session: u32) {}
-
-    fn copy_mirror(&self, _mirror: MirrorId, _session: u32, _scope: Option<Arc<Written>>) {}
-
-    fn core_count(&self) -> u16 {
-        1
-    }
-
-    fn answer(&self, by: AskedBy, _result: ChangeResult) {
-        if let Some(answers) = &*self.answers.lock().unwrap() {
-            answers.send(by.tag).unwrap();
+        self.tell(Notice::Shown(CORE, *number));
+        let changed = served.volumes.changed_since(&last.volumes);
+        let mut hung = self.hung.lock().unwrap();
+        if hung.volume.is_some_and(|hung| quiesce.contains(&hung) || changed.contains(&hung)) {
+            hung.publications.push(*number);
+            drop(hung);
+            self.waits();
+        } else {
+            drop(hung);
+            self.tell(Notice::Quiesced(CORE, *number));
         }
     }
 
-    fn status(&self) -> RuntimeStatus {
-        let before = self.hosts_before.lock().unwrap().clone();
+    fn status(&self) -> ShardStatus {
+        let asked = std::mem::take(&mut *self.was_asked_for_users.lock().unwrap());
+        let before = self.hosts_before.lock().unwrap().clone().filter(|_| !asked);
         let hosts = before.unwrap_or_else(|| self.hosts.lock().unwrap().clone());
-        RuntimeStatus { hosts, ..RuntimeStatus::default() }
+        let initiators = self.initiators.lock().unwrap().clone();
+        ShardStatus { hosts, initiators, ..ShardStatus::default() }
     }
 
-    fn connected(&self, _volume: VolumeId) -> Option<Connected> {
-        let hosts = self.hosts.lock().unwrap().clone();
-        let (initiators, clients) =
-            (self.initiators.lock().unwrap().clone(), self.clients.lock().unwrap().clone());
-        (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators, clients })
-    }
-
-    fn readings(&self) -> Vec<(usize, nearflash_shard::Reading)> {
-        Vec::new()
-    }
-
-    fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
-        self.traced.lock().unwrap().push(*spec);
-        Ticket::over()
-    }
-
-    fn end_trace(&self) -> Vec<CoreTrace> {
-        vec![CoreTrace { processor: 3, traced: None }]
-    }
-
-    fn silent(&self) -> Option<usize> {
-        *self.silent.lock().unwrap()
-    }
-
-    fn drain_and_join(&self) -> bool {
-        self.recover();
-        *self.drained.lock().unwrap() = true;
-        true
-    }
-}
-
-impl Recorder {
-    /// Starts a node with these cores.
-    pub(crate) fn start(config: &Config) -> Result<(Running, Arc<Self>), StartError> {
-        let cores = Arc::new(Self::default());
-        let given = Arc::clone(&cores);
-        let started = Running::start(config, move |runtime: RuntimeConfig| {
-            *given.devices.lock().unwrap() = runtime.devices;
-            *given.asker.lock().unwrap() = Some(runtime.changes);
-            given.served.lock().unwrap().push(Arc::new(runtime.served));
-            Ok(given)
-        });
-        started.map(|running| (running, cores))
-    }
-
-    fn ticket(&self, volumes: &[VolumeId]) -> Ticket {
-        if !self.hung.lock().unwrap().is_some_and(|hung| volumes.contains(&hung)) {
-            return Ticket::over();
+    fn report(&self, notice: Notice) {
+        if !*self.is_silent.lock().unwrap() {
+            self.tell(notice);
         }
-        let ticket = Ticket::waiting(1);
-        self.tickets.lock().unwrap().push(ticket.clone());
-        self.waits();
-        ticket
+    }
+
+    /// Tells a notice of the core.
+    pub(crate) fn tell(&self, notice: Notice) {
+        if let Some(notices) = &mut *self.notices.lock().unwrap() {
+            notices(notice);
+        }
     }
 
     fn waits(&self) {
@@ -176,14 +188,15 @@ impl Recorder {
     }
 
     pub(crate) fn hang(&self, volume: u32) {
-        *self.hung.lock().unwrap() = Some(VolumeId(volume));
+        self.hung.lock().unwrap().volume = Some(VolumeId(volume));
     }
 
     /// Lets the device answer.
     pub(crate) fn recover(&self) {
-        *self.hung.lock().unwrap() = None;
-        let tickets = std::mem::take(&mut *self.tickets.lock().unwrap());
-        tickets.iter().for_each(Ticket::settle);
+        let hung = std::mem::take(&mut *self.hung.lock().unwrap());
+        for number in hung.publications {
+            self.tell(Notice::Quiesced(CORE, number));
+        }
     }
 
     /// How often the volumes, or the view of hosts of them, have changed.
@@ -226,4 +239,19 @@ impl Recorder {
     pub(crate) fn last_iscsi(&self) -> Arc<iscsi::Exports> {
         Arc::clone(&self.last().iscsi)
     }
+}
+
+/// A host that is connected to a subsystem.
+pub(crate) fn connected(host: HostName, subsystem: Nqn) -> ConnectedHost {
+    let status = HostStatus {
+        controller: ControllerId(1),
+        kind: ControllerKind::Io,
+        subsystem,
+        host,
+        host_id: uuid::Uuid::nil(),
+        ready: true,
+        keep_alive: None,
+        queues: vec![QueueId(1)],
+    };
+    ConnectedHost { peer: "127.0.0.1:9".parse().unwrap(), status }
 }

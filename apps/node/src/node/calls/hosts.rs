@@ -15,13 +15,14 @@ use nearflash_nvme::tls::TlsHost;
 use nearflash_planner::access::{Hosts, Listed};
 use nearflash_publish::Records;
 use nearflash_request::UnlistedHosts;
+use nearflash_shard::Message;
 use nearflash_space::{Name, Space};
 use nearflash_units::UnixTime;
 
 use super::{drawn, parsed, parsed_or};
 use crate::error::NodeError;
 use crate::node::{Node, now};
-use crate::runtime_face::Authentication;
+use crate::runtime::Authentication;
 
 /// The hash with which a generated key is transformed. The key has as many bytes as its digest.
 const DRAWN_HASH: Hash = Hash::Sha256;
@@ -146,7 +147,8 @@ impl Node {
 
     /// Returns a message of an authentication to its session.
     pub(crate) fn answer_authentication(&self, asked: Authentication) {
-        self.runtime.answer_authentication(asked);
+        let Authentication { core, owner, step, .. } = asked;
+        self.cores.tell(core, Message::Authenticated(owner, step));
     }
 
     /// Removes the replaced keys that are not valid any more. No host can use them meanwhile.

@@ -85,14 +85,14 @@ struct OneCore {
 impl Node {
     pub(super) fn core_metrics(&self) -> CoreMetrics {
         let mut figures = self.health.ledger().of_cores();
-        let readings = (0..).map(CoreId).zip(self.runtime.readings());
+        let readings = (0..).map(CoreId).zip(self.cores.readings());
         let core = |(core, (processor, reading)): (CoreId, (usize, Reading))| {
             let figures = figures.remove(&core).unwrap_or_default();
             let label = Label::of(&processor.to_string());
             OneCore { label, reading, times: Distributions::of(&figures), figures }
         };
         let cores = readings.map(core).collect();
-        CoreMetrics { cores, silent: u64::from(self.runtime.silent().is_some()) }
+        CoreMetrics { cores, silent: u64::from(self.cores.silent().is_some()) }
     }
 }
 
