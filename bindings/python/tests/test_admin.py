@@ -17,7 +17,7 @@ from conftest import MIB, ROOT, Node
 from nearflash.admin import Admin, AdminError, JobEvent, StateEvent
 
 DOCUMENT = json.loads((ROOT / "docs/openapi.json").read_text())
-# These are not one operation: the earlier name of a part of `volume-create`, and repeated `job-show`.
+# These are not operations: the earlier name of a part of `volume-create`, and repeated `job-show`.
 FURTHER = {"cluster_volume_create", "job_wait"}
 HOST = "nqn.2014-08.org.nvmexpress:uuid:2bd1d8d6-8c56-4c4e-8ff1-0d7d1b1c0b01"
 

@@ -351,8 +351,10 @@ function showStatus() {
   showVerdict(verdict.level, verdict.reasons || []);
   const select = $("create").elements.device;
   const names = state.status.devices.filter((it) => it.kind !== "remote" && it.kind !== "mirror").map((it) => it.name);
-  if (names.join() !== [...select.options].map((it) => it.value).join()) {
-    select.replaceChildren(...names.map((name) => element("option", name)));
+  // Without a device, the volume lies in the space of the cluster.
+  const places = [...(state.status.cluster ? [["", "the cluster"]] : []), ...names.map((name) => [name, name])];
+  if (JSON.stringify(places.map(([value]) => value)) !== JSON.stringify([...select.options].map((it) => it.value))) {
+    select.replaceChildren(...places.map(([value, text]) => element("option", text, { value })));
   }
   for (const show of [showAddresses, showDevices, showCluster, showCores]) show();
 }
@@ -413,7 +415,8 @@ $("create").addEventListener("submit", async (event) => {
   failure.textContent = size === null ? "A size is a number with a unit, for example 16GiB." : "";
   if (size === null) return;
   try {
-    await ask("POST", "v1/volumes", { name, bytes: size, device: form.elements.device.value });
+    const device = form.elements.device.value;
+    await ask("POST", "v1/volumes", { name, bytes: size, ...(device ? { device } : {}) });
     form.reset();
     $("creation").open = false;
   } catch (error) {

@@ -71,8 +71,8 @@ class Admin(RightsCalls):
     `generation-differs`. Read `status().generation` first, then the resources on which the change
     depends.
 
-    If the connection breaks, queries, `volume_create` and `grant_add` are sent again, since a second
-    request has no further effect. Other changes raise `outcome-unknown`.
+    If the connection breaks, queries, `volume_create` and `grant_add` are sent again, since a
+    second request has no further effect. Other changes raise `outcome-unknown`.
     """
 
     def __init__(
