@@ -135,7 +135,7 @@ pub(crate) fn prepare(
             }
         }
     }
-    keep_grants_on(&mut recorded);
+    recorded.forget_rights_on_gone_volumes();
     let catalog = Recorder::new(catalog, contents);
     let given = devices.iter().map(Arc::as_ref);
     recorded.generation = catalog.record_given((&found, &recorded), given)?;
@@ -267,16 +267,4 @@ pub(crate) fn zero(
 
 fn device_of<'devices>(devices: &'devices [Arc<Device>], extent: &Extent) -> &'devices Device {
     &devices[usize::try_from(extent.device.0).expect("usize is at least 32 bits wide")]
-}
-
-/// Deletes grants on volumes that no longer exist, and takes these out of the lists of hosts, so that a later
-/// volume of the same name has none.
-pub(crate) fn keep_grants_on(recorded: &mut Records) {
-    let Records { space, grants, host_volumes, keeps_all_grants, .. } = recorded;
-    if *keeps_all_grants {
-        return;
-    }
-    let is_there = |uuid| space.volumes().any(|volume| volume.uuid == uuid);
-    grants.keep_those_on(is_there);
-    host_volumes.keep_those_on(is_there);
 }

@@ -1,7 +1,5 @@
 //! The node's state as records of its catalog, and back.
 
-mod change;
-
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +12,7 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::hosts::HostTable;
-use nearflash_publish::Records;
+use nearflash_publish::{Draft, Records};
 use nearflash_records::Key;
 use nearflash_records::key::{Closing, Numbered, Text};
 use nearflash_records::local::{DeviceRecord, HostRecord, LocalState, Revisions, VolumeRecord};
@@ -24,7 +22,6 @@ use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::StartError;
-use change::Draft;
 use nearflash_config::Anonymous;
 
 /// The catalog, and the revisions of the records that the node knows. It changes the records that it knows, and

@@ -9,19 +9,25 @@
 //! This crate knows no sessions, and reads no clock.
 
 mod direct;
+mod draft;
 mod hosts;
 mod iscsi;
 pub mod iscsi_names;
 mod namespaces;
 mod peers;
 mod publisher;
+mod raised;
 mod records;
+mod seats;
 mod served;
 
 pub use direct::{FILES_KEY, PEER_KEY};
+pub use draft::Draft;
 pub use hosts::port_ids;
 pub use namespaces::{NQN_PREFIX, subsystem_nqn};
 pub use peers::{PeerConfig, RemoteVolume};
 pub use publisher::{Publisher, SILENT_AFTER};
+pub use raised::raised_by;
 pub use records::{FilesAccess, PeerAccess, Portals, Records};
+pub use seats::{Faces, Seat, Seats, face_of};
 pub use served::{Devices, Publication, Served};

@@ -99,6 +99,18 @@ impl Records {
         self.host_volumes.unlisted(self.unlisted_hosts)
     }
 
+    /// Deletes grants on volumes that no longer exist, and takes these out of the lists of hosts, so that a later
+    /// volume of the same name has none.
+    pub fn forget_rights_on_gone_volumes(&mut self) {
+        let Self { space, grants, host_volumes, keeps_all_grants, .. } = self;
+        if *keeps_all_grants {
+            return;
+        }
+        let is_there = |uuid| space.volumes().any(|volume| volume.uuid == uuid);
+        grants.keep_those_on(is_there);
+        host_volumes.keep_those_on(is_there);
+    }
+
     /// The rights of hosts and initiators.
     pub fn host_rights(&self) -> HostRights {
         let numbers: HashMap<Uuid, VolumeId> =

@@ -16,7 +16,7 @@ use super::clock::now;
 use crate::asker::Event;
 use crate::crew::Crew;
 use crate::error::NodeError;
-use crate::prepare::{keep_grants_on, zero};
+use crate::prepare::zero;
 use crate::volume_info::volume_info;
 
 /// The maximum number of jobs that run at a time.
@@ -198,7 +198,7 @@ impl Node {
         let _one = self.one_change();
         let mut fresh = self.copy();
         if fresh.space.cancel(id).is_some() {
-            keep_grants_on(&mut fresh);
+            fresh.forget_rights_on_gone_volumes();
             match self.record(&mut fresh) {
                 Ok(()) => self.adopt(fresh),
                 // The job is still recorded, and the next run starts it again.

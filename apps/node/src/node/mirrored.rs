@@ -11,16 +11,12 @@ use nearflash_direct::Face;
 use nearflash_media::Device;
 use nearflash_mirror::membership::{MirrorConfig, Replica};
 use nearflash_mirror::{DeviceKind, Local, MirrorId};
-use nearflash_publish::{PeerAccess, PeerConfig, RemoteVolume};
-use nearflash_request::VolumeId;
-use nearflash_space::{
-    Epoch, Extent, Home, Name, Provisioning, Reservations, Space, Stripes, Volume,
-};
-use nearflash_units::{BlockSize, ByteLen, ByteOffset, index};
+use nearflash_publish::{Faces, PeerAccess, PeerConfig, RemoteVolume, Seat, face_of};
+use nearflash_space::{Extent, Home, Name, Provisioning, Space, Volume};
+use nearflash_units::{BlockSize, ByteLen, index};
 use uuid::Uuid;
 
 use super::Node;
-use super::board::{Faces, Seat};
 use super::shared::Shared;
 use super::withdrawn::Withdrawn;
 use crate::Ticket;
@@ -282,27 +278,4 @@ impl Shared {
         // The membership's driver has the slices.
         Some(MirrorConfig { key, replicas, places, known, note: None })
     }
-}
-
-/// A face of a mirror, as a volume.
-fn face_of(layout: &MirrorLayout, device: DeviceId, home: Home) -> Option<Volume> {
-    let block_size = BlockSize::from_bytes(layout.block_size)?;
-    let is_replica = home == Home::ReplicaFace;
-    let name = face_name(layout.key, is_replica);
-    Some(Volume {
-        id: VolumeId(0),
-        uuid: face_uuid(layout.key, is_replica),
-        subsystem: name.clone(),
-        name,
-        block_size,
-        blocks: block_size.blocks_in(layout.len),
-        preparing: None,
-        nsid: 1,
-        epoch: Epoch(1),
-        extents: vec![Extent { device, start: ByteOffset(0), len: layout.len }],
-        provisioning: layout.provisioning,
-        reservations: Reservations::default(),
-        home,
-        stripes: Stripes::NONE,
-    })
 }

@@ -20,14 +20,14 @@ use serde::Serialize;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use nearflash_publish::Records;
+use crate::records::Records;
 
 /// The removed volumes whose names are remembered: as many as a node can have volumes.
 const REMOVED_MAX: usize = 4096;
 
 /// The records that a change writes and deletes.
-#[derive(Default)]
-pub(super) struct Draft {
+#[derive(Debug, Default)]
+pub struct Draft {
     puts: Vec<Put>,
     deletes: Vec<Key>,
 }
@@ -37,7 +37,7 @@ type Both<'a, K, T> = (BTreeMap<K, &'a T>, BTreeMap<K, &'a T>);
 
 impl Draft {
     /// The change from the old records to the new ones. Only records that differ are written.
-    pub(super) fn between(old: &Records, new: &Records, known: &Revisions) -> Self {
+    pub fn between(old: &Records, new: &Records, known: &Revisions) -> Self {
         let mut it = Self::default();
         it.volumes(&old.space, &new.space, known);
         it.differences(
@@ -84,7 +84,7 @@ impl Draft {
     }
 
     /// Writes the records of the devices that are given now, and deletes the others.
-    pub(super) fn with_devices(
+    pub fn with_devices(
         mut self,
         old: &BTreeMap<Name, DeviceRecord>,
         new: &BTreeMap<Name, DeviceRecord>,
@@ -100,7 +100,7 @@ impl Draft {
     }
 
     /// The change as a transaction on what is known.
-    pub(super) fn into_txn(self, known: &Revisions) -> Txn {
+    pub fn into_txn(self, known: &Revisions) -> Txn {
         known.txn(self.puts, self.deletes)
     }
 

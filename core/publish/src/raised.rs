@@ -7,7 +7,7 @@ use nearflash_space::{Name, Space, Volume};
 
 /// The events to report to sessions after a change of a space's volumes: new sizes, and targets
 /// whose logical units have changed.
-pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
+pub fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
     let (units_before, units) = (units(old), units(new));
     let mut raised = Vec::new();
     let tell = |volume: &Volume, attention| Raised {
