@@ -21,7 +21,7 @@ use nearflash_units::Nanos;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::Ledger;
+use nearflash_reactor::Ledger;
 
 /// The period between two writes of the file while the node runs.
 const SAVE_PERIOD: Duration = Duration::from_secs(600);

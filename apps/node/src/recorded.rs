@@ -2,27 +2,18 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use nearflash_access::{
-    Accounts, ChapUser, Grants, HostName, HostVolumes, Token, Tokens, recorded,
-};
 use nearflash_catalog::{Catalog, CatalogError};
-use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
-use nearflash_nvme::Nqn;
-use nearflash_nvme::hosts::HostTable;
-use nearflash_publish::{Draft, Records};
-use nearflash_records::Key;
-use nearflash_records::key::{Closing, Numbered, Text};
-use nearflash_records::local::{DeviceRecord, HostRecord, LocalState, Revisions, VolumeRecord};
+use nearflash_publish::{Draft, Missing, Records, Unread};
+use nearflash_records::local::{DeviceRecord, HostRecord, LocalState, Revisions};
 use nearflash_records::store::Txn;
-use nearflash_space::{Name, Reservations, Space, Volume};
+use nearflash_space::{Name, Space};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::StartError;
-use nearflash_config::Anonymous;
 
 /// The catalog, and the revisions of the records that the node knows. It changes the records that it knows, and
 /// no others.
@@ -131,8 +122,9 @@ impl Recorded {
             for uuid in volume.devices() {
                 let device = self.state.devices.iter().find(|(_, device)| device.uuid == uuid);
                 let spec = device.and_then(|(name, _)| given.iter().find(|it| it.name == *name));
-                let ((name, device), spec) =
-                    device.zip(spec).ok_or_else(|| self.missing(volume, uuid))?;
+                let ((name, device), spec) = device
+                    .zip(spec)
+                    .ok_or_else(|| missing(Missing::of(&self.state, volume, uuid)))?;
                 let is_shorter = |size: &ByteLen| size.0 < device.bytes;
                 if let Some(size) = spec.memory_size().filter(is_shorter) {
                     let (device, recorded) = (name.clone(), ByteLen(device.bytes));
@@ -144,31 +136,8 @@ impl Recorded {
     }
 
     /// The recorded state, with the volumes placed on these devices.
-    pub(crate) fn records(&self, mut space: Space) -> Result<Records, StartError> {
-        for volume in self.volumes_on(&space)? {
-            space.restore(volume)?;
-        }
-        let (grants, accounts, tokens) = (self.grants()?, self.accounts()?, self.tokens()?);
-        let (hosts, host_volumes) = (self.hosts()?, self.host_volumes()?);
-        let generation = self.state.revisions.newest();
-        let last_job = self.state.last(Numbered::Job);
-        Ok(Records {
-            generation,
-            last_job,
-            space,
-            grants,
-            keeps_all_grants: false,
-            accounts,
-            hosts,
-            host_volumes,
-            unlisted_hosts: None,
-            anonymous: Anonymous::default(),
-            tokens,
-            portals: Arc::default(),
-            elsewhere: Arc::default(),
-            peers: None,
-            files: None,
-        })
+    pub(crate) fn records(&self, space: Space) -> Result<Records, StartError> {
+        Records::restore(&self.state, space).map_err(|error| self.unread(error))
     }
 
     /// Adds to a change the differences between the recorded devices and these.
@@ -185,28 +154,6 @@ impl Recorded {
         draft.with_devices(&self.state.devices, &devices, known)
     }
 
-    /// The recorded volumes, in the order of their names.
-    fn volumes_on(&self, space: &Space) -> Result<Vec<Volume>, CatalogError> {
-        let id = |uuid: Uuid| {
-            let mut devices = (0u32..).zip(space.devices());
-            devices.find(|(_, device)| device.uuid == uuid).map(|(id, _)| DeviceId(id))
-        };
-        let volume = |(uuid, record): (&Uuid, &VolumeRecord)| {
-            if let Some(missing) = record.devices().find(|device| id(*device).is_none()) {
-                return Err(self.missing(record, missing));
-            }
-            let rights = self.state.rights.get(uuid);
-            let reservations = rights.map_or(Some(Reservations::default()), |it| it.reservations());
-            let reservations = reservations.ok_or_else(|| self.damaged(&Key::Rights(*uuid)))?;
-            let volume = record.volume(*uuid, reservations, id);
-            volume.ok_or_else(|| self.damaged(&Key::Volume(*uuid)))
-        };
-        let volumes: Result<Vec<Volume>, _> = self.state.volumes.iter().map(volume).collect();
-        let mut volumes = volumes?;
-        volumes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(volumes)
-    }
-
     /// Whether a volume of that name was removed since the last one of that name was created.
     pub(crate) fn was_removed(&self, name: &Name) -> bool {
         self.state.was_removed(name)
@@ -217,95 +164,32 @@ impl Recorded {
         self.state.credentials.is_empty()
     }
 
-    /// The recorded credentials and grants.
-    fn grants(&self) -> Result<Grants, StartError> {
-        let state = &self.state;
-        let credential = |(id, record)| {
-            let found = recorded::credential(id, record);
-            found.ok_or_else(|| self.damaged(&Key::Credential(id.clone())))
-        };
-        let grant = |(number, record): (&u64, _)| {
-            let found = recorded::grant(*number, record);
-            found.ok_or_else(|| self.damaged(&Key::Grant(*number)))
-        };
-        let credentials: Result<Vec<_>, _> = state.credentials.iter().map(credential).collect();
-        let grants: Result<Vec<_>, _> = state.grants.iter().map(grant).collect();
-        let restored = Grants::restore(credentials?, grants?, state.last(Numbered::Grant))?;
-        Ok(restored.with_had_credential(state.has_had(Closing::Credential)))
-    }
-
-    /// The recorded CHAP accounts.
-    fn accounts(&self) -> Result<Accounts, CatalogError> {
-        let account = |(user, record): (&Text, _)| {
-            let parsed: Option<ChapUser> = user.as_str().parse().ok();
-            let found = parsed.and_then(|parsed| recorded::account(&parsed, record));
-            found.ok_or_else(|| self.damaged(&Key::Chap(user.clone())))
-        };
-        let accounts: Result<Vec<_>, _> = self.state.accounts.iter().map(account).collect();
-        Ok(Accounts::restore(accounts?).with_had_account(self.state.has_had(Closing::Account)))
-    }
-
-    /// The recorded tokens.
-    fn tokens(&self) -> Result<Tokens, CatalogError> {
-        let token = |(name, record): (&Name, _)| {
-            let found = Token::recorded(name, record);
-            found.ok_or_else(|| self.damaged(&Key::Token(name.clone())))
-        };
-        let tokens: Result<Vec<Token>, _> = self.state.tokens.iter().map(token).collect();
-        Ok(Tokens::restore(tokens?))
-    }
-
     /// Whether there are no CHAP accounts, so that no initiator can authenticate.
     pub(crate) fn has_no_account(&self) -> bool {
         self.state.accounts.is_empty()
     }
 
-    /// The recorded keys of hosts.
-    fn hosts(&self) -> Result<HostTable, CatalogError> {
-        let nqn = |host: &Text| {
-            let nqn = Nqn::new(host.as_str()).ok();
-            nqn.ok_or_else(|| self.damaged(&Key::Host(host.clone())))
-        };
-        let removed = self.state.hosts.iter().filter(|(_, record)| record.is_removed());
-        let removed: Result<Vec<Nqn>, _> = removed.map(|(host, _)| nqn(host)).collect();
-        let host = |(host, record): (&Text, &HostRecord)| {
-            let keys = recorded::host_secrets(record);
-            let keys = keys.ok_or_else(|| self.damaged(&Key::Host(host.clone())))?;
-            Ok::<_, CatalogError>((nqn(host)?, keys))
-        };
-        let hosts: Result<Vec<_>, _> = self.keyed_hosts().map(host).collect();
-        Ok(HostTable::restore(hosts?, removed?))
-    }
-
-    fn keyed_hosts(&self) -> impl Iterator<Item = (&Text, &HostRecord)> {
-        self.state.hosts.iter().filter(|(_, record)| !record.is_removed())
-    }
-
-    /// The recorded lists of hosts.
-    fn host_volumes(&self) -> Result<HostVolumes, CatalogError> {
-        let list = |(host, record): (&Text, _)| {
-            let name: Option<HostName> = host.as_str().parse().ok();
-            let found = name.zip(recorded::list(record));
-            found.ok_or_else(|| self.damaged(&Key::List(host.clone())))
-        };
-        let lists: Result<Vec<_>, _> = self.state.lists.iter().map(list).collect();
-        Ok(HostVolumes::restore(lists?).with_had_list(self.state.has_had(Closing::List)))
-    }
-
     /// Whether no NVMe host has keys, so that none can authenticate.
     pub(crate) fn has_no_keyed_host(&self) -> bool {
-        self.keyed_hosts().next().is_none()
+        self.state.hosts.values().all(HostRecord::is_removed)
     }
 
-    fn missing(&self, volume: &VolumeRecord, uuid: Uuid) -> CatalogError {
-        let device = self.state.devices.iter().find(|(_, device)| device.uuid == uuid);
-        let device = device.map_or("?", |(name, _)| name.as_str()).into();
-        CatalogError::DeviceMissing { volume: volume.name.as_str().into(), device, uuid }
+    fn unread(&self, error: Unread) -> StartError {
+        match error {
+            Unread::Damaged(key) => {
+                let (path, what) = (self.path.clone(), key.to_string().into());
+                CatalogError::Damaged { path, what }.into()
+            }
+            Unread::Missing(missing) => self::missing(missing).into(),
+            Unread::Space(error) => error.into(),
+            Unread::Grants(error) => error.into(),
+        }
     }
+}
 
-    fn damaged(&self, key: &Key) -> CatalogError {
-        CatalogError::Damaged { path: self.path.clone(), what: key.to_string().into() }
-    }
+fn missing(Missing { volume, device, uuid }: Missing) -> CatalogError {
+    let device = device.as_ref().map_or("?", Name::as_str).into();
+    CatalogError::DeviceMissing { volume: volume.as_str().into(), device, uuid }
 }
 
 fn device_record(device: &Device) -> DeviceRecord {

@@ -18,6 +18,7 @@ mod peers;
 mod publisher;
 mod raised;
 mod records;
+mod restore;
 mod seats;
 mod served;
 
@@ -29,5 +30,6 @@ pub use peers::{PeerConfig, RemoteVolume};
 pub use publisher::{Publisher, SILENT_AFTER};
 pub use raised::raised_by;
 pub use records::{FilesAccess, PeerAccess, Portals, Records};
+pub use restore::{Missing, Unread};
 pub use seats::{Faces, Seat, Seats, face_of};
 pub use served::{Devices, Publication, Served};

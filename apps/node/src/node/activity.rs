@@ -11,7 +11,7 @@ use nearflash_request::VolumeId;
 
 use super::Node;
 use super::io::{host_io, io};
-use crate::ledger::Totals;
+use nearflash_reactor::Totals;
 
 /// The shortest interval. Those who ask more often, or one after the other, share it.
 const INTERVAL_MIN: Duration = Duration::from_millis(900);

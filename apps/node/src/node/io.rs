@@ -4,7 +4,7 @@ use nearflash_api::{HostIo, Io, Latency, VolumeIo};
 use nearflash_engine::{Asking, Figures, Kind, Times};
 
 use super::Node;
-use crate::ledger::VolumeFigures;
+use nearflash_reactor::VolumeFigures;
 
 impl Node {
     /// The counters of every volume. No core is asked.

@@ -6,6 +6,7 @@ mod volumes;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use nearflash_access::{
     Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, HostVolumes, Mutual,
@@ -18,6 +19,7 @@ use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key as HostKey, Policy};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
 use nearflash_publish::Records;
+use nearflash_records::Key;
 use nearflash_records::local::TokenScopeRecord;
 use nearflash_records::store::Put;
 use nearflash_request::{
@@ -81,6 +83,15 @@ fn records(space: &Space, grants: &Grants) -> Records {
         elsewhere: Arc::default(),
         peers: None,
         files: None,
+    }
+}
+
+impl Recorded {
+    /// The records of rights. The volumes are left out, because they need their devices.
+    fn rights(&self) -> Result<Records, StartError> {
+        let mut without = self.clone();
+        without.state.volumes.clear();
+        without.records(Space::new(Vec::new()))
     }
 }
 

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use nearflash_media::Device;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::Served;
-use nearflash_reactor::{Courier, Epoch, Mailbox, Tls};
+use nearflash_reactor::{Courier, Epoch, Ledger, Mailbox, Replies, Tls};
 use nearflash_shard::{DirectConfig, Gauges, IscsiConfig};
 use nearflash_units::{ByteLen, Nanos};
-
-use super::replies::Replies;
-use crate::Ledger;
 
 /// The mailbox of a core.
 pub(super) type Post = Box<dyn Mailbox + Send + Sync>;

@@ -13,11 +13,11 @@ use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::tls::TlsHosts;
 use nearflash_publish::Served;
+use nearflash_reactor::Ledger;
 use nearflash_shard::{ClientPlace, Peer};
 use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
-use crate::Ledger;
 use crate::asker::Asker;
 use crate::doors::OpenDoor;
 
@@ -170,9 +170,6 @@ pub(crate) enum FilesNews {
     /// The connection has ended.
     Gone(ClientPlace),
 }
-
-/// Called once, when every core has done something. It must return at once.
-pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
 /// The error of a core that could not be started.
 #[derive(Debug)]

@@ -14,17 +14,19 @@ use nearflash_nvme::serving::Target;
 use nearflash_nvme::tls::TlsHosts;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_publish::Served;
-use nearflash_reactor::{Courier, Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_reactor::{
+    Courier, Epoch, Listener, NoticeSink, PATIENCE, Reactor, ReactorConfig, Reply, STATUS_PATIENCE,
+    Sender, Then,
+};
 use nearflash_request::{Raised, VolumeId};
 use nearflash_shard::{IscsiConfig, Message, Reading, Shard, ShardConfig, World};
 use nearflash_units::Nanos;
 use tracing::{error, warn};
 
 use super::common::{Common, Post};
-use super::config::{CoresError, RuntimeConfig, Then};
+use super::config::{CoresError, RuntimeConfig};
 use super::doors::{listener, tls_of};
 use super::notices::notice_sink;
-use super::replies::{PATIENCE, Reply, STATUS_PATIENCE};
 use super::status::{CoresStatus, clients};
 use super::target;
 use super::trace::{self, CoreTrace, TraceSpec};

@@ -9,12 +9,11 @@ mod faults;
 mod log;
 mod notices;
 mod refused;
-mod replies;
 mod status;
 mod target;
 mod trace;
 
-pub(crate) use config::{Authentication, FilesNews, MirrorNews, News, On, OnMirrors, Then};
+pub(crate) use config::{Authentication, FilesNews, MirrorNews, News, On, OnMirrors};
 pub use config::{CoresError, RuntimeConfig};
 pub use cores::{Begun, Cores, start, start_with};
 pub(crate) use status::CoresStatus;

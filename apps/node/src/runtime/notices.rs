@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearflash_reactor::NoticeSink;
+use nearflash_reactor::{NoticeSink, Reply};
 use nearflash_shard::Notice;
 use tracing::warn;
 
@@ -10,7 +10,6 @@ use super::common::Common;
 use super::config::{Authentication, FilesNews, MirrorNews, News};
 use super::faults::Faults;
 use super::log::log;
-use super::replies::Reply;
 use crate::asker::{AskedBy, Event};
 
 /// Takes the notices of one core.

@@ -3,12 +3,10 @@
 use nearflash_api::{ClientInfo, CoreInfo, HostInfo, InitiatorInfo, PlaceInfo};
 use nearflash_engine::{CoreId, Kind};
 use nearflash_mirror::MirrorId;
+use nearflash_reactor::{Ledger, Reply};
 use nearflash_session::PlacesUsed;
 use nearflash_shard::{ConnectedClient, ConnectedHost, ConnectedInitiator, PlaceKind, ShardStatus};
 use nearflash_units::ByteLen;
-
-use super::replies::Reply;
-use crate::Ledger;
 
 /// The status of the cores.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

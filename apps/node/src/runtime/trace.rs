@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use nearflash_engine::{CoreId, TraceOrder, Traced};
-use nearflash_reactor::Courier;
+use nearflash_reactor::{Courier, Replies, Reply, STATUS_PATIENCE};
 use nearflash_request::VolumeId;
 use nearflash_shard::Message;
 
 use super::common::Post;
-use super::replies::{Replies, Reply, STATUS_PATIENCE};
 use crate::Ticket;
 
 /// The requests to trace.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use nearflash_engine::{Kind, KindTotals, Totals};
+use nearflash_reactor::{Ledger, Metered};
 use nearflash_request::VolumeId;
 use nearflash_space::{Home, Volume};
 use prometheus_client::collector::Collector;
@@ -14,7 +15,6 @@ use uuid::Uuid;
 use super::family::{Family, Labels};
 use super::label::Label;
 use super::volumes::{OPS, hosts_of};
-use crate::ledger::{Entry, Ledger};
 use crate::node::Node;
 
 const OPERATIONS: Family = Family::plain(
@@ -85,7 +85,7 @@ impl SliceMetrics {
     /// The parts of one volume that have one role are counted together.
     pub(super) fn of(parts: Vec<PartOf>, ledger: &Ledger) -> Self {
         let mut meters = ledger.meters_of_volumes();
-        let mut of_volumes = BTreeMap::<(Label, Label), Vec<Entry>>::new();
+        let mut of_volumes = BTreeMap::<(Label, Label), Vec<Metered>>::new();
         for PartOf { id, volume, role } in parts {
             of_volumes
                 .entry((volume, role))

@@ -15,7 +15,7 @@ use super::histogram::{Histogram, LATENCY, WAIT};
 use super::jobs::JobMetrics;
 use super::text;
 use super::volumes::VolumeMetrics;
-use crate::Ledger;
+use nearflash_reactor::Ledger;
 
 mod exposition;
 

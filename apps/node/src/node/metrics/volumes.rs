@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use nearflash_engine::{Asking, Figures, Kind, KindTotals, Totals};
+use nearflash_reactor::{Ledger, Metered};
 use nearflash_request::VolumeId;
 use nearflash_units::ByteLen;
 use prometheus_client::collector::Collector;
@@ -12,7 +13,6 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::family::{Family, Labels};
 use super::histogram::{Histogram, LATENCY, WAIT, seconds};
 use super::label::Label;
-use crate::ledger::{Entry, Ledger};
 use crate::node::Node;
 
 const SIZE: Family = Family::bytes("nearflash_volume_size", "Size of the volume");
@@ -153,22 +153,22 @@ fn is_used(kind: &KindTotals) -> bool {
 }
 
 impl OneVolume {
-    fn of((name, size): (&str, ByteLen), meters: &[Entry]) -> Self {
+    fn of((name, size): (&str, ByteLen), meters: &[Metered]) -> Self {
         let mut all = Figures::default();
-        meters.iter().for_each(|Entry { meter, .. }| all.read(meter));
+        meters.iter().for_each(|Metered { meter, .. }| all.read(meter));
         let hosts = hosts_of(meters);
         Self { label: Label::of(name), size, hosts, times: Distributions::of(&all) }
     }
 }
 
 /// The totals of each host of these meters, which are in the order of their hosts.
-pub(super) fn hosts_of(meters: &[Entry]) -> BTreeMap<Label, Totals> {
+pub(super) fn hosts_of(meters: &[Metered]) -> BTreeMap<Label, Totals> {
     let mut hosts = BTreeMap::<Label, Totals>::new();
     // The meters of a host follow each other, so its name is cleaned once.
     for of_host in meters.chunk_by(|one, other| one.host == other.host) {
         let label = of_host.first().map_or(OTHERS, |entry| label_of(&entry.host));
         let totals = hosts.entry(label).or_default();
-        of_host.iter().for_each(|Entry { meter, .. }| totals.read(meter));
+        of_host.iter().for_each(|Metered { meter, .. }| totals.read(meter));
     }
     hosts
 }

@@ -20,11 +20,11 @@ fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
     let files = GrantRequest { holder, covers, rights: Rights::Read, expires: None };
     grants.add(files, data, UnixTime(1)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    assert_eq!(read(&catalog).grants().unwrap(), Grants::default());
+    assert_eq!(read(&catalog).rights().unwrap().grants, Grants::default());
     commit(&catalog, &records(&space, &grants), &[&ram]);
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    assert_eq!(read(&catalog).grants().unwrap(), grants);
+    assert_eq!(read(&catalog).rights().unwrap().grants, grants);
     let file = std::fs::metadata(folder.path().join("catalog.redb")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
 }
@@ -34,7 +34,7 @@ fn a_damaged_credential_or_grant_is_refused_by_name_and_shows_no_secret() {
     let refused = |key: &str, text: &str| {
         let (_folder, catalog) = fresh();
         insert(&catalog, key, text);
-        read(&catalog).grants().unwrap_err().to_string()
+        read(&catalog).rights().unwrap_err().to_string()
     };
     let message = refused("credential/app", r#"{"secret":"5ec2e7"}"#);
     assert!(message.contains("the record of 'credential/app' is damaged"), "{message}");
@@ -77,7 +77,7 @@ fn accounts_are_kept_over_a_restart() {
     assert!(read(&catalog).has_no_account());
     commit(&catalog, &recorded, &[&ram]);
     let contents = read(&catalog);
-    assert_eq!(contents.accounts().unwrap(), recorded.accounts);
+    assert_eq!(contents.rights().unwrap().accounts, recorded.accounts);
     let shown = format!("{contents:?}");
     assert!(!shown.contains("geheim") && !shown.contains("anderes"), "{shown}");
     insta::assert_snapshot!(text(&catalog, "chap/b"), @r#"{"secret":"geheimgeheim","mutual_user":"node","mutual_secret":"anderesanderes"}"#);
@@ -98,12 +98,12 @@ fn tokens_are_kept_over_a_restart() {
     recorded.tokens.add(token("b", TokenScopeRecord::Admin, expires), UnixTime(1)).unwrap();
     let (_folder, catalog) = fresh();
     commit(&catalog, &recorded, &[&ram]);
-    assert_eq!(read(&catalog).tokens().unwrap(), recorded.tokens);
+    assert_eq!(read(&catalog).rights().unwrap().tokens, recorded.tokens);
     insta::assert_snapshot!(text(&catalog, "token/b"), @r#"{"sha256":"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d","scope":"admin","expires_at":2000000000}"#);
     for damaged in [r#"{"sha256":"00","scope":"read"}"#, r#"{"sha256":"","scope":"root"}"#] {
         insert(&catalog, "token/a", damaged);
         let contents = Recorded::read(&catalog);
-        let refused = contents.and_then(|contents| contents.tokens()).unwrap_err();
+        let refused = contents.map_err(StartError::from).and_then(|it| it.rights()).unwrap_err();
         assert!(refused.to_string().contains("'token/a'"), "{refused}");
     }
 }
@@ -133,7 +133,7 @@ fn keys_of_hosts_are_kept_over_a_restart() {
     assert!(read(&catalog).has_no_keyed_host());
     commit(&catalog, &recorded, &[&ram]);
     let contents = read(&catalog);
-    assert_eq!(contents.hosts().unwrap(), recorded.hosts);
+    assert_eq!(contents.rights().unwrap().hosts, recorded.hosts);
     let shown = format!("{contents:?}");
     assert!(!shown.contains("DHHC") && !shown.contains("NVMeTLS"), "{shown}");
     insta::assert_snapshot!(text(&catalog, "host/nqn.2026-11.test:c"), @r#"{"psk":"NVMeTLSkey-1:01:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:","psk_derivation":"legacy","tls":"required"}"#);
@@ -151,12 +151,12 @@ fn lists_of_hosts_are_kept_over_a_restart() {
     recorded.host_volumes.set(&iqn.parse().unwrap(), VolumeList::new()).unwrap();
     let (_folder, catalog) = fresh();
     commit(&catalog, &recorded, &[&ram]);
-    assert_eq!(read(&catalog).host_volumes().unwrap(), recorded.host_volumes);
+    assert_eq!(read(&catalog).rights().unwrap().host_volumes, recorded.host_volumes);
     insta::assert_snapshot!(text(&catalog, &format!("list/{nqn}")), @r#"{"volumes":{"00000000-0000-0000-0000-000000000001":"r","00000000-0000-0000-0000-000000000002":"rw"}}"#);
     insta::assert_snapshot!(text(&catalog, &format!("list/{iqn}")), @r#"{"volumes":{}}"#);
     let damaged = r#"{"volumes":{"00000000-0000-0000-0000-000000000001":"x"}}"#;
     insert(&catalog, &format!("list/{nqn}"), damaged);
-    let refused = read(&catalog).host_volumes().unwrap_err().to_string();
+    let refused = read(&catalog).rights().unwrap_err().to_string();
     assert!(refused.contains("the record of 'list/nqn.2026-11.test:a' is damaged"), "{refused}");
 }
 
@@ -190,7 +190,7 @@ fn what_the_node_has_had_is_remembered_after_it_is_gone_and_over_a_restart() {
     recorded.accounts.add(account).unwrap();
     recorded.hosts.add(&host, keys.into()).unwrap();
     commit(&catalog, &recorded, &[&ram]);
-    assert_eq!(read(&catalog).accounts().unwrap(), recorded.accounts);
+    assert_eq!(read(&catalog).rights().unwrap().accounts, recorded.accounts);
     insta::assert_snapshot!(text(&catalog, "chap/app"), @r#"{"secret":"geheimgeheim","initiators":["iqn.a:b"]}"#);
     recorded.grants.remove(&name("app")).unwrap();
     recorded.host_volumes.unlist(&"iqn.a:b".parse().unwrap());
@@ -222,7 +222,7 @@ fn damaged_keys_of_a_host_are_named() {
         "{}",
     ] {
         insert(&catalog, "host/nqn.a", damaged);
-        let refused = read(&catalog).hosts().unwrap_err().to_string();
+        let refused = read(&catalog).rights().unwrap_err().to_string();
         assert!(refused.contains("the record of 'host/nqn.a' is damaged"), "{refused}");
     }
 }
@@ -232,7 +232,7 @@ fn a_damaged_account_is_named() {
     let (_folder, catalog) = fresh();
     for damaged in [r#"{"secret":"short"}"#, r#"{"secret":"geheimgeheim","mutual_user":"a"}"#] {
         insert(&catalog, "chap/app", damaged);
-        let refused = read(&catalog).accounts().unwrap_err().to_string();
+        let refused = read(&catalog).rights().unwrap_err().to_string();
         assert!(refused.contains("the record of 'chap/app' is damaged"), "{refused}");
     }
 }

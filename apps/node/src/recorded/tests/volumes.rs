@@ -18,11 +18,7 @@ fn a_node_keeps_its_identity_and_its_volumes_over_a_restart() {
     assert_eq!(catalog.node(), FRESH);
     let contents = read(&catalog);
     assert_eq!(contents.unlabelled_uuid(&name("r")), Some(ram.uuid()));
-    let mut restored = self::space(&ram);
-    for volume in contents.volumes_on(&restored).unwrap() {
-        restored.restore(volume).unwrap();
-    }
-    assert_eq!(restored, space);
+    assert_eq!(contents.records(self::space(&ram)).unwrap().space, space);
 }
 
 #[test]
@@ -36,8 +32,8 @@ fn a_removed_volume_is_gone_from_the_catalog() {
     commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     space.remove(&name("a")).unwrap();
     commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
-    let left = read(&catalog).volumes_on(&space).unwrap();
-    assert_eq!(left.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
+    let left = read(&catalog).records(space_on(&[&ram])).unwrap().space;
+    assert_eq!(left.volumes().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]

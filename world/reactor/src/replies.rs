@@ -7,20 +7,22 @@ use std::time::{Duration, Instant};
 use nearflash_engine::{CoreId, Traced};
 use nearflash_shard::{ConnectedClient, ShardStatus};
 
-use super::config::Then;
-use crate::Ticket;
+use crate::ticket::Ticket;
 
 /// The time for which the control side waits for its cores. A core turns many thousand times a
 /// second; one that does not answer for this long waits for a device that hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time for which a status question waits for the cores. The answer is due even if a core
 /// hangs.
-pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+pub const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Called once, when every core has done something. It must return at once.
+pub type Then = Box<dyn FnOnce() + Send>;
 
 /// One core's answer.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub enum Reply {
     /// The core has adopted the message.
     Done,
     /// The status of the core.
@@ -54,14 +56,14 @@ impl State {
 
 /// Answers, by the number of their question.
 #[derive(Default)]
-pub(super) struct Replies {
+pub struct Replies {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Replies {
     /// Begins a question, and returns its number.
-    pub(super) fn ask(&self) -> u64 {
+    pub fn ask(&self) -> u64 {
         let mut state = self.lock();
         state.next_number += 1;
         let number = state.next_number;
@@ -70,7 +72,7 @@ impl Replies {
     }
 
     /// Begins a question after whose `count` answers there is a call. Returns its number.
-    pub(super) fn ask_then(&self, count: usize, then: Then) -> u64 {
+    pub fn ask_then(&self, count: usize, then: Then) -> u64 {
         let mut state = self.lock();
         state.next_number += 1;
         let number = state.next_number;
@@ -79,12 +81,12 @@ impl Replies {
     }
 
     /// Discards the answers to a question, of which only the ticket is used.
-    pub(super) fn forget(&self, number: u64) {
+    pub fn forget(&self, number: u64) {
         self.lock().given.remove(&number);
     }
 
     /// A ticket for the trace with this number; it is over when `count` cores have all its records.
-    pub(super) fn ticket(&self, number: u64, count: usize) -> Ticket {
+    pub fn ticket(&self, number: u64, count: usize) -> Ticket {
         let mut state = self.lock();
         if state.ended {
             return Ticket::over();
@@ -95,12 +97,12 @@ impl Replies {
     }
 
     /// Drops the tickets that are over without an answer of every core.
-    pub(super) fn drop_over(&self) {
+    pub fn drop_over(&self) {
         self.lock().tickets.retain(|_, ticket| !ticket.is_over());
     }
 
     /// Records that a core has all records of the trace with this number.
-    pub(super) fn give_complete(&self, number: u64) {
+    pub fn give_complete(&self, number: u64) {
         let Some(ticket) = self.lock().tickets.get(&number).cloned() else { return };
         ticket.settle();
         if ticket.is_over() {
@@ -109,7 +111,7 @@ impl Replies {
     }
 
     /// Records a core's answer to a question.
-    pub(super) fn give(&self, number: u64, core: CoreId, reply: Reply) {
+    pub fn give(&self, number: u64, core: CoreId, reply: Reply) {
         if let Some(then) = self.last_call(number) {
             return then();
         }
@@ -130,18 +132,13 @@ impl Replies {
     }
 
     /// Records that a core has drained.
-    pub(super) fn give_drained(&self, core: CoreId) {
+    pub fn give_drained(&self, core: CoreId) {
         self.lock().drained.push(core);
         self.changed.notify_all();
     }
 
     /// Waits until `count` cores have answered, or for `patience`. Returns the answers, by core.
-    pub(super) fn wait(
-        &self,
-        number: u64,
-        count: usize,
-        patience: Duration,
-    ) -> Vec<(CoreId, Reply)> {
+    pub fn wait(&self, number: u64, count: usize, patience: Duration) -> Vec<(CoreId, Reply)> {
         let waiting = |state: &mut State| state.is_awaited(number, count);
         let waited = self.changed.wait_timeout_while(self.lock(), patience, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +148,7 @@ impl Replies {
     }
 
     /// Ends every wait: the cores are drained and have ended, so no answer will come.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
         let tickets = std::mem::take(&mut state.tickets);
@@ -161,7 +158,7 @@ impl Replies {
     }
 
     /// Waits until `count` cores are drained, or until the deadline. Returns whether they are.
-    pub(super) fn wait_drained(&self, count: usize, deadline: Instant) -> bool {
+    pub fn wait_drained(&self, count: usize, deadline: Instant) -> bool {
         let waiting = |state: &mut State| state.drained.len() < count;
         let left = deadline.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(self.lock(), left, waiting);

@@ -14,23 +14,27 @@ use nearflash_space::VolumeTable;
 
 /// The figures of a volume, over all cores.
 #[derive(Debug, Default)]
-pub(crate) struct VolumeFigures {
+pub struct VolumeFigures {
     /// The sum over all hosts.
-    pub(crate) all: Figures,
-    pub(crate) hosts: BTreeMap<Asking, Figures>,
+    pub all: Figures,
+    /// Of each host.
+    pub hosts: BTreeMap<Asking, Figures>,
 }
 
 /// The figures of existing volumes, over all cores: summed up in three ways.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) all: Figures,
-    pub(crate) volumes: BTreeMap<VolumeId, Figures>,
-    pub(crate) hosts: BTreeMap<Asking, Figures>,
+pub struct Totals {
+    /// The sum over all volumes.
+    pub all: Figures,
+    /// Of each volume.
+    pub volumes: BTreeMap<VolumeId, Figures>,
+    /// Of each host.
+    pub hosts: BTreeMap<Asking, Figures>,
 }
 
 /// The counters of all cores.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     /// The traffic of the runs before this one.
     earlier: BTreeMap<VolumeId, Traffic>,
     kept: Mutex<Kept>,
@@ -38,45 +42,48 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Kept {
-    entries: Vec<Entry>,
+    entries: Vec<Metered>,
     /// Each core's figures of the volumes that were removed.
     gone: BTreeMap<CoreId, Figures>,
 }
 
 /// A meter, and the core, volume and host that it counts for.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub struct Metered {
     core: CoreId,
     volume: Option<VolumeId>,
-    pub(crate) host: Asking,
-    pub(crate) meter: Arc<Meter>,
+    /// The host.
+    pub host: Asking,
+    /// The meter.
+    pub meter: Arc<Meter>,
 }
 
 impl Ledger {
     /// A ledger that adds the traffic of earlier runs.
-    pub(crate) fn new(earlier: BTreeMap<VolumeId, Traffic>) -> Self {
+    pub fn new(earlier: BTreeMap<VolumeId, Traffic>) -> Self {
         Self { earlier, kept: Mutex::default() }
     }
 
     /// Adds a meter that a core has opened.
-    pub(crate) fn open(&self, core: CoreId, opened: Opened) {
+    pub fn open(&self, core: CoreId, opened: Opened) {
         let Opened { volume, host, meter } = opened;
-        self.lock().entries.push(Entry { core, volume, host, meter });
+        self.lock().entries.push(Metered { core, volume, host, meter });
     }
 
     /// Drops the meters of volumes that no longer exist. Their figures stay in the totals of the
     /// cores.
-    pub(crate) fn keep(&self, volumes: &VolumeTable) {
+    pub fn keep(&self, volumes: &VolumeTable) {
         let mut kept = self.lock();
-        let is_gone = |entry: &mut Entry| entry.volume.is_some_and(|id| volumes.get(id).is_none());
-        let gone: Vec<Entry> = kept.entries.extract_if(.., is_gone).collect();
+        let is_gone =
+            |entry: &mut Metered| entry.volume.is_some_and(|id| volumes.get(id).is_none());
+        let gone: Vec<Metered> = kept.entries.extract_if(.., is_gone).collect();
         for entry in gone {
             kept.gone.entry(entry.core).or_default().read(&entry.meter);
         }
     }
 
     /// The figures of a core since the start.
-    pub(crate) fn of_core(&self, core: CoreId) -> Figures {
+    pub fn of_core(&self, core: CoreId) -> Figures {
         let mut figures = self.lock().gone.get(&core).cloned().unwrap_or_default();
         for entry in self.entries().iter().filter(|entry| entry.core == core) {
             figures.read(&entry.meter);
@@ -85,20 +92,20 @@ impl Ledger {
     }
 
     /// The figures of each core since the start.
-    pub(crate) fn of_cores(&self) -> BTreeMap<CoreId, Figures> {
+    pub fn of_cores(&self) -> BTreeMap<CoreId, Figures> {
         let (mut figures, entries) = {
             let kept = self.lock();
             (kept.gone.clone(), kept.entries.clone())
         };
-        for Entry { core, meter, .. } in &entries {
+        for Metered { core, meter, .. } in &entries {
             figures.entry(*core).or_default().read(meter);
         }
         figures
     }
 
     /// The meters of each volume, in the order of the hosts.
-    pub(crate) fn meters_of_volumes(&self) -> BTreeMap<VolumeId, Vec<Entry>> {
-        let mut meters = BTreeMap::<VolumeId, Vec<Entry>>::new();
+    pub fn meters_of_volumes(&self) -> BTreeMap<VolumeId, Vec<Metered>> {
+        let mut meters = BTreeMap::<VolumeId, Vec<Metered>>::new();
         for entry in self.entries() {
             let Some(volume) = entry.volume else { continue };
             meters.entry(volume).or_default().push(entry);
@@ -108,9 +115,9 @@ impl Ledger {
     }
 
     /// The figures of each volume since the start.
-    pub(crate) fn of_volumes(&self) -> BTreeMap<VolumeId, VolumeFigures> {
+    pub fn of_volumes(&self) -> BTreeMap<VolumeId, VolumeFigures> {
         let mut figures = BTreeMap::<VolumeId, VolumeFigures>::new();
-        for Entry { volume, host, meter, .. } in self.entries() {
+        for Metered { volume, host, meter, .. } in self.entries() {
             let Some(volume) = volume else { continue };
             let of = figures.entry(volume).or_default();
             of.all.read(&meter);
@@ -120,9 +127,9 @@ impl Ledger {
     }
 
     /// The figures of each volume and of each host, since the start.
-    pub(crate) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for Entry { volume, host, meter, .. } in self.entries() {
+        for Metered { volume, host, meter, .. } in self.entries() {
             let Some(volume) = volume else { continue };
             totals.all.read(&meter);
             totals.volumes.entry(volume).or_default().read(&meter);
@@ -131,7 +138,7 @@ impl Ledger {
         totals
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<Metered> {
         self.lock().entries.clone()
     }
 
