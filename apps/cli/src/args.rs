@@ -1,9 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
@@ -20,6 +18,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::help::{HELP, NOTES};
 use crate::interpose::RunArgs;
+use crate::leaver::Leaver;
 use crate::mount::MountArgs;
 use crate::new_volume::{NewVolumeArgs, VOLUME_HELP};
 use crate::trace::TraceArgs;
@@ -762,6 +761,9 @@ pub(crate) enum ClusterSubcommand {
     },
     /// Give mirrors with one replica a second one, when another node has room for it
     Repair(NodeArgs),
+    /// Let the cluster use what this version can do and earlier ones cannot, once every node has this version.
+    /// There is no way back
+    Upgrade(NodeArgs),
     /// Compare an etcd that was restored from an older snapshot with what this machine's node has seen, and
     /// say what is lost; with --force, go on with the restored state. No node may run
     AcceptRestored {
@@ -785,28 +787,6 @@ pub(crate) enum ClusterSubcommand {
         #[arg(long, value_name = "DIR")]
         data_dir: Option<PathBuf>,
     },
-}
-
-/// The part of a cluster that is removed from it.
-#[derive(Clone, Debug)]
-pub(crate) enum Leaver {
-    Node(Name),
-    /// A machine without a node, by the address of its etcd for clients.
-    Machine(SocketAddr),
-}
-
-impl FromStr for Leaver {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Machine(address));
-        }
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Self::Machine(SocketAddr::new(ip, nearflash_records::CLIENT_PORT)));
-        }
-        text.parse().map(Self::Node).map_err(|error: <Name as FromStr>::Err| error.to_string())
-    }
 }
 
 /// The lifetime of a token.

@@ -10,19 +10,21 @@ use nearflash_api::client::ask_within;
 use nearflash_api::socket::default_data_dir;
 use nearflash_cluster_store::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
-    RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, accept_restored,
-    init, join, loss, read_token, remove, remove_machine, repair, status, token,
+    RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Upgraded,
+    accept_restored, init, join, loss, read_token, remove, remove_machine, repair, status, token,
+    upgrade,
 };
 use nearflash_node::{StartError, kept};
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ClusterSubcommand, Leaver};
+use crate::args::ClusterSubcommand;
 use crate::calendar::show_moment;
 use crate::confirm::confirm;
 use crate::control::data_dir;
 use crate::failure::Failure;
+use crate::leaver::Leaver;
 use crate::output::{print, show};
 use crate::{log_to_stderr, tables};
 
@@ -71,6 +73,11 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
         ClusterSubcommand::Repair(node) => {
             let done = repair(&data_dir(&node)?, &mut say)?;
             print(&show(&done, node.json, repaired))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Upgrade(node) => {
+            let done = upgrade(&data_dir(&node)?, &mut say)?;
+            print(&show(&done, node.json, upgraded))?;
             Ok(ExitCode::SUCCESS)
         }
         ClusterSubcommand::AcceptRestored { force, yes, node } => {
@@ -171,6 +178,17 @@ fn repaired(done: &Repaired) -> String {
         count => format!(
             "{} a second replica, and the data is being copied: see 'nearflash cluster status'\n",
             counted(count, "mirror has", "mirrors have")
+        ),
+    }
+}
+
+fn upgraded(Upgraded { before, level }: &Upgraded) -> String {
+    match before == level {
+        true => {
+            format!("the cluster has feature level {level}, the highest that this program knows\n")
+        }
+        false => format!(
+            "the cluster has feature level {level} now: older programs can no longer join\n"
         ),
     }
 }

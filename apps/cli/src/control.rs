@@ -29,7 +29,7 @@ use crate::new_volume::new_volume;
 use crate::output::{self, print, show};
 use crate::seal_url::Minted;
 use crate::secret::{SecretFile, read_secret};
-use crate::{job, seal_url, tables, zeroing};
+use crate::{job, seal_url, tables};
 
 type Done = Result<ExitCode, Failure>;
 
@@ -88,12 +88,11 @@ fn change<C: Call<Answer = OneVolume> + Send>(
     done: &str,
 ) -> Done {
     let data_dir = data_dir(node)?;
-    let mut answer = zeroing::shown(
-        || ask(&data_dir, call),
-        || ask(&data_dir, VolumeShow { name: name.to_owned() }).ok()?.layout,
-    )?;
+    let mut answer = ask(&data_dir, call)?;
     if let Some(job) = answer.job.as_ref().filter(|_| !no_wait) {
         answer.job = Some(wait(node, job.id)?);
+        let shown = ask(&data_dir, VolumeShow { name: name.to_owned() });
+        answer.volume = shown.map_or(answer.volume, |shown| shown.volume);
         answer.volume.job = None;
     }
     let text = |answer: &OneVolume| {

@@ -18,6 +18,7 @@ mod files;
 mod help;
 mod interpose;
 mod job;
+mod leaver;
 mod manual;
 mod mount;
 mod new_volume;
@@ -30,7 +31,6 @@ mod top;
 mod trace;
 mod usage;
 mod waiting;
-mod zeroing;
 
 use std::process::ExitCode;
 

@@ -22,11 +22,11 @@ use nearflash_cluster_store::StoreAccess;
 use nearflash_media::Slice;
 use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
-use nearflash_nvme::ControllerId;
 use nearflash_planner::{Change, NodeSpec, SliceSpec};
+use nearflash_publish::controller_ids;
 use nearflash_records::ClusterState;
 use nearflash_records::kept::SeenRecord;
-use nearflash_records::record::{AddressTls, Door};
+use nearflash_records::record::{AddressTls, Door, version_with_level};
 use nearflash_records::token::PeerSecret;
 use nearflash_session::DoorTls;
 use nearflash_space::Name;
@@ -56,16 +56,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// whose leader has changed.
 const ALIVE_MAX: Duration = Duration::from_secs(8);
 
-/// The pause between two looks at what another thread follows.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// The time for a change at the start.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
-
-/// The nodes that get [`WIDE_IDS`] controller ids each. All further ones get [`NARROW_IDS`].
-const WIDE_NODES: u16 = 31;
-const WIDE_IDS: u16 = 1024;
-const NARROW_IDS: u16 = 34;
 
 /// A node with a number in its cluster, whose cores do not run yet.
 pub(crate) struct Enrolled {
@@ -119,16 +111,18 @@ impl Enrolled {
         let endpoints = access.endpoints_text();
         let receiver = Arc::new(Receiver::default());
         let (take, keep) = (Arc::clone(&receiver), Arc::clone(&receiver));
+        let ring = Arc::clone(&receiver);
         let on_tables = Box::new(move |tables| take.take(tables));
         let on_seen = Arc::new(move |record| keep.keep(&record));
+        let on_jobs = Arc::new(move || ring.ring());
         let seen = catalog.seen()?.and_then(|it| it.seen(cluster));
-        let follower = Follower::start(access, (node, seen), (on_tables, on_seen))?;
+        let follower = Follower::start(access, (node, seen), (on_tables, on_seen, on_jobs))?;
         let spec = NodeSpec {
             uuid: node,
             name: config.node.clone(),
             addresses: reachable(addresses, ip, pulse_address),
             tls: secured(addresses, ip),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: version_with_level(env!("CARGO_PKG_VERSION")),
             machine,
         };
         let earlier = catalog.ordinal(cluster)?.filter(|_| has_own);
@@ -372,14 +366,10 @@ fn refuse_copy(follower: &Follower, spec: &NodeSpec) -> Result<(), StartError> {
     if known.addresses.get(&Door::Pulse) == spec.addresses.get(&Door::Pulse) {
         return Ok(());
     }
-    let since = Instant::now();
-    while follower.runs_elsewhere() {
-        if since.elapsed() >= ALIVE_MAX {
-            return Err(StartError::Copied { node: known.name.clone() });
-        }
-        std::thread::sleep(PAUSE);
+    match follower.wait_until_alone(ALIVE_MAX) {
+        true => Ok(()),
+        false => Err(StartError::Copied { node: known.name.clone() }),
     }
-    Ok(())
 }
 
 impl Clustered {
@@ -418,6 +408,13 @@ impl Receiver {
         let node = self.node().clone();
         if let Some(Err(error)) = node.map(|node| node.keep_seen(record)) {
             tracing::error!("cannot record what was seen of etcd: {error}");
+        }
+    }
+
+    /// Tells the HTTP interface that jobs of the cluster have changed.
+    fn ring(&self) {
+        if let Some(node) = &*self.node() {
+            node.ring();
         }
     }
 
@@ -506,35 +503,4 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> 
     let listener = TcpListener::bind(address).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
-}
-
-fn controller_ids(ordinal: u16) -> RangeInclusive<u16> {
-    let wide = WIDE_NODES * WIDE_IDS;
-    let (first, count) = match ordinal.saturating_sub(1) {
-        number if number < WIDE_NODES => (number * WIDE_IDS + 1, WIDE_IDS),
-        number => (wide + (number - WIDE_NODES) * NARROW_IDS + 1, NARROW_IDS),
-    };
-    first..=first + count - 1
-}
-
-const _: () = assert!(
-    WIDE_NODES * WIDE_IDS + (nearflash_records::key::ORDINAL_MAX - WIDE_NODES) * NARROW_IDS
-        <= ControllerId::MAX.0
-);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nearflash_records::key::ORDINAL_MAX;
-
-    #[test]
-    fn no_two_nodes_have_a_controller_id_in_common() {
-        let mut next = 1;
-        for ordinal in 1..=ORDINAL_MAX {
-            let ids = controller_ids(ordinal);
-            assert_eq!(*ids.start(), next, "node {ordinal}");
-            next = ids.end() + 1;
-        }
-        assert!(next - 1 <= ControllerId::MAX.0);
-    }
 }

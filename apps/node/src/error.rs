@@ -43,19 +43,6 @@ pub(crate) enum NodeError {
     /// A device could not zero blocks, which must happen before a volume can use them.
     #[error(transparent)]
     Zero(#[from] ZeroError),
-    /// A part of a volume of the cluster cannot be zeroed.
-    #[error(
-        "volume '{volume}' is not complete: node '{node}' does not zero its part: {reason}: repeat \
-         the command when the node answers, or remove the volume"
-    )]
-    ZeroPart {
-        /// The volume.
-        volume: Name,
-        /// The node.
-        node: Name,
-        /// The client's error.
-        reason: Box<str>,
-    },
     /// A volume was created, and this node does not serve it yet.
     #[error(
         "volume '{name}' is complete, but this node does not serve it yet: check the node's log, and \

@@ -32,7 +32,6 @@ fn coded(error: &NodeError) -> Coded {
         E::NotQuiesced => (ErrorCode::NotQuiesced, None),
         E::Unreadable { name, .. } => of_name(ErrorCode::DeviceFailed, name),
         E::Zero(error) => (ErrorCode::DeviceFailed, Some(Subject::new("device", &error.device))),
-        E::ZeroPart { volume, .. } => of_name(ErrorCode::ClusterUnreachable, volume),
         E::NotServedYet { name } => of_name(ErrorCode::ClusterUnreachable, name),
         E::System { .. } => (ErrorCode::System, None),
     }
@@ -67,6 +66,8 @@ fn of_refusal(refusal: &Refusal) -> Coded {
             of_name(ErrorCode::CoreSilent, name)
         }
         R::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
+        R::RemovalGoesOn { id, .. } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
+        R::JobUnderWay { name, .. } => of_name(ErrorCode::Busy, name),
         R::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
         R::RemoteClash(_) => (ErrorCode::Configuration, None),
         R::OutsideCluster => (ErrorCode::NoCluster, None),
@@ -75,44 +76,8 @@ fn of_refusal(refusal: &Refusal) -> Coded {
             of_name(ErrorCode::InvalidValue, name)
         }
         R::IscsiNameTaken { volume, .. } => of_name(ErrorCode::VolumeExists, volume),
-        R::Inconsistent(_)
-        | R::StoreRolledBack(_)
-        | R::NoCluster(_)
-        | R::ClusterExists(_)
-        | R::FeatureLevel(_)
-        | R::NodeNameTaken(_)
-        | R::NodeRenamed(_)
-        | R::NodesFull
-        | R::Addresses { .. }
-        | R::Unreadable { .. }
-        | R::NoNode(_)
-        | R::NodeRemoved(_)
-        | R::NodeUp(_)
-        | R::StillInSync { .. }
-        | R::PartOfIncomplete { .. }
-        | R::OnlyCopies { .. }
-        | R::OlderCopies { .. }
-        | R::NoPlace(_)
-        | R::SliceElsewhere { .. }
-        | R::SliceRolledBack { .. }
-        | R::SliceShrunk { .. }
-        | R::SliceTooShort(_)
-        | R::VolumeNameTaken(_)
-        | R::NsidTaken { .. }
-        | R::Replicas(_)
-        | R::CentralReplicas { .. }
-        | R::FewNodes { .. }
-        | R::Length(_)
-        | R::StripeUnit(_)
-        | R::Width { .. }
-        | R::NoSlices
-        | R::NoSliceOn(_)
-        | R::Full { .. }
-        | R::Mirrors
-        | R::NoVolume(_)
-        | R::Removed(_)
-        | R::NotReady(_)
-        | R::Vanished(_) => (ErrorCode::ClusterRefused, None),
+        // Changes of the records of a cluster.
+        _ => (ErrorCode::ClusterRefused, None),
     }
 }
 

@@ -8,7 +8,6 @@ mod bell;
 pub(crate) mod board;
 mod calls;
 mod change;
-mod clock;
 mod cluster;
 mod condition;
 mod contents;
@@ -63,10 +62,10 @@ use bell::Bell;
 use board::Board;
 pub(crate) use calls::fill_random;
 pub(crate) use change::Changes;
-pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
 use jobs::JobDesk;
 pub(crate) use jobs::Workers;
+pub(crate) use nearflash_cluster_store::now;
 use quiescing::{Quiescing, shrunk};
 pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
@@ -217,7 +216,7 @@ impl Node {
             call.name.parse().map_err(|error| NodeError::from(ValueError::from(error)))?;
         let len = ByteLen(call.bytes);
         if let Some(uuid) = self.cluster_volume(&name) {
-            return Ok(self.grow_in_cluster(uuid, &name, len)?);
+            return self.grow_in_cluster(uuid, &name, len);
         }
         let check = |space: &Space| match space.volume(&name) {
             Some(volume) if self.quiescing.is_shrinking(volume.id) => {
@@ -328,6 +327,11 @@ impl Node {
         self.served().recorded.generation = generation;
         self.bell.ring();
         Ok(())
+    }
+
+    /// Something that the HTTP interface tells its callers has changed.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
     }
 
     /// The same, where nobody waits for it.

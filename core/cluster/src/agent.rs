@@ -18,6 +18,7 @@
 //! as unanswered, and the next one goes to the next endpoint.
 
 mod changes;
+mod jobs;
 mod reading;
 mod seen;
 
@@ -25,8 +26,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use nearflash_records::Seen;
 use nearflash_records::key::Key;
-use nearflash_records::record::{AliveRecord, Record, Schema};
-use nearflash_records::state::ClusterState;
+use nearflash_records::record::{AliveRecord, Record, Schema, Worker};
+use nearflash_records::state::{ClusterState, NewPlace};
 use nearflash_records::store::RolledBack;
 use nearflash_records::store::{
     Answer, Compare, Found, Operation, Put, RequestId, StoreEvent, StoreId, StoreRequest,
@@ -39,6 +40,8 @@ use crate::compile::{Tables, compile};
 use crate::continuity::Known;
 use changes::Running;
 pub use changes::{ChangeId, Outcome};
+use jobs::Jobs;
+pub use jobs::WORKER_GONE;
 use reading::Reading;
 
 /// The time that the store has for an answer.
@@ -96,6 +99,8 @@ enum Task {
     Seen,
     /// Asks for the store's members.
     Status,
+    /// Looks what the jobs of the cluster need.
+    Jobs,
 }
 
 /// A request without an answer yet.
@@ -177,6 +182,8 @@ pub struct Agent {
     status: Option<StoreStatus>,
     rolled_back: Option<RolledBack>,
     is_accepted: bool,
+    /// Those of a process that is no node's carries no jobs on.
+    jobs: Option<Jobs>,
 }
 
 impl Agent {
@@ -221,7 +228,25 @@ impl Agent {
             status: None,
             rolled_back: None,
             is_accepted: false,
+            jobs: config.run.map(|run| Jobs::new(Worker { node: config.node, run })),
         }
+    }
+
+    /// The time in seconds since 1970, for the records of jobs.
+    pub fn set_wall(&mut self, seconds: u64) {
+        self.jobs.iter_mut().for_each(|jobs| jobs.set_wall(seconds));
+    }
+
+    /// The node has zeroed a place of its tables' `to_zero`, durably.
+    pub fn handle_zeroed(&mut self, now: Nanos, place: NewPlace) {
+        self.jobs.iter_mut().for_each(|jobs| jobs.handle_zeroed(place));
+        self.due.insert(Task::Jobs, now);
+    }
+
+    /// The node could not zero a place for this job.
+    pub fn handle_zeroing_failed(&mut self, now: Nanos, job: u64, error: String) {
+        self.jobs.iter_mut().for_each(|jobs| jobs.handle_failed(job, error.clone()));
+        self.due.insert(Task::Jobs, now);
     }
 
     /// Notes from now on what the node has seen of the store: it has taken its part in the cluster.
@@ -291,6 +316,7 @@ impl Agent {
                 Task::Alive => self.keep_alive(now),
                 Task::Seen => self.write_seen(now),
                 Task::Status => drop(self.request(now, Task::Status, Operation::Status)),
+                Task::Jobs => self.look_at_jobs(now),
             }
         }
     }
@@ -430,6 +456,7 @@ impl Agent {
             Task::Step => self.changes.front_mut().into_iter().for_each(|it| it.is_unknown = true),
             Task::Status => self.status = None,
             Task::Alive => self.lease = None,
+            Task::Jobs => {}
         }
         self.due.insert(waiting.task, now.plus(RETRY_AFTER));
     }
@@ -464,6 +491,16 @@ impl Agent {
         self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }))
     }
 
+    /// Submits what the jobs of the cluster need next.
+    fn look_at_jobs(&mut self, now: Nanos) {
+        let Some(jobs) = self.jobs.as_mut().filter(|_| self.reads_ended > 0) else { return };
+        if let Some(change) = jobs.next(now, &self.state) {
+            self.add(now, None, change);
+        } else {
+            self.due.insert(Task::Jobs, jobs.poll_timeout(now));
+        }
+    }
+
     /// The known state, for a comparison with what is read.
     fn known(&self) -> Known<'_> {
         Known {
@@ -491,6 +528,7 @@ impl Agent {
     /// A change that waits for a newer state goes on.
     fn state_changed(&mut self, now: Nanos) {
         self.is_changed = true;
+        self.due.insert(Task::Jobs, now);
         let (was_other, is_other) = (self.is_other, self.other_run().is_some());
         self.is_other = is_other;
         self.is_noted &= !is_other;

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use nearflash_device::MirrorKey;
 use nearflash_records::Key;
 use nearflash_records::record::{
-    AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState,
+    AddressTls, Door, JOBS_LEVEL, MirrorRecord, NodeRecord, VolumeRecord, VolumeState,
 };
-use nearflash_records::state::{ClusterState, Inconsistent, MirrorView};
+use nearflash_records::state::{ClusterState, Inconsistent, MirrorView, NewPlace};
 use nearflash_records::users::questions;
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -28,15 +28,30 @@ pub struct Tables {
     pub mirrors: Vec<MirrorLayout>,
     /// The slices that have parts or replicas of them.
     pub slices: BTreeMap<Uuid, SlicePlace>,
-    /// The parts that lie on slices of the node, also of volumes that are not ready yet. A replica
-    /// of two is a part until it has been zeroed.
+    /// The parts that lie on slices of the node. Below feature level 2, other nodes zero those of rows that
+    /// are new; a replica of two is a part until then.
     pub parts: Vec<Part>,
+    /// The places on slices of the node that it has to zero.
+    pub to_zero: Vec<ToZero>,
     /// The other nodes at which hosts find the volumes, too, in the order of their numbers.
     pub elsewhere: Vec<HostDoors>,
     /// The volumes that cannot be served, with the fault.
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
     /// The volumes of which another node asks who uses them, with the number of the question.
     pub questions: BTreeMap<Uuid, u64>,
+}
+
+/// A place on a slice of the node that it has to zero, because a job waits for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ToZero {
+    /// The place.
+    pub place: NewPlace,
+    /// The length.
+    pub len: ByteLen,
+    /// Thin or thick, as its volume.
+    pub provisioning: Provisioning,
+    /// The job.
+    pub job: u64,
 }
 
 /// A volume and its layout.
@@ -212,7 +227,9 @@ pub struct SlicePlace {
 /// The tables of a node.
 pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
     let (elsewhere, questions) = (elsewhere(state, node), questions(state, node));
-    let mut tables = Tables { elsewhere, questions, ..Tables::default() };
+    let to_zero = places_to_zero(state, node).collect();
+    let mut tables = Tables { elsewhere, questions, to_zero, ..Tables::default() };
+    let has_jobs = state.cluster().is_some_and(|it| it.feature_level >= JOBS_LEVEL);
     for (uuid, volume) in state.volumes() {
         if volume.state == VolumeState::Removing {
             continue;
@@ -220,7 +237,9 @@ pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
         match layout(state, node, *uuid, volume) {
             Ok((layout, mirrors, slices)) => {
                 tables.parts.extend(parts(&layout, volume, &slices));
-                tables.parts.extend(replicas_to_zero(&mirrors, &slices));
+                if !has_jobs {
+                    tables.parts.extend(replicas_to_zero(&mirrors, &slices));
+                }
                 tables.mirrors.extend(mirrors);
                 tables.slices.extend(slices);
                 if volume.state == VolumeState::Ready {
@@ -230,11 +249,31 @@ pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
             Err(fault) => drop(tables.left_out.insert(*uuid, (volume.name.clone(), fault))),
         }
     }
-    for volume in &mut tables.volumes {
-        let zeroed = state.volumes().get(&volume.uuid).map_or(0, |it| it.zeroed_rows);
-        volume.rows.truncate(nearflash_units::index(zeroed));
-    }
+    tables.parts.retain(|part| !has_jobs || part.is_zeroed);
+    tables.volumes.iter_mut().for_each(VolumeLayout::keep_needed_rows);
     tables
+}
+
+fn places_to_zero(state: &ClusterState, node: Uuid) -> impl Iterator<Item = ToZero> {
+    let own = state.places_to_zero().filter(move |it| state.node_of(&it.slice) == Some(node));
+    own.filter_map(|place| {
+        let volume = state.volumes().get(&place.mirror.volume)?;
+        let (provisioning, job) = (volume.provisioning, volume.job?);
+        Some(ToZero { place, len: state.len_of(place.mirror)?, provisioning, job })
+    })
+}
+
+impl VolumeLayout {
+    /// Keeps the rows that its length needs. Those that a job has added are not in use before the job has ended.
+    fn keep_needed_rows(&mut self) {
+        let len = self.blocks.saturating_mul(u64::from(self.block_size));
+        let mut held: u64 = 0;
+        self.rows.retain(|row| {
+            let is_needed = held < len;
+            held = held.saturating_add(row.mirrors.iter().map(|_| row.len.0).sum());
+            is_needed
+        });
+    }
 }
 
 type Slices = BTreeMap<Uuid, SlicePlace>;

@@ -1,7 +1,7 @@
 //! States of hostile records: nothing that reads them panics, and the fault has a name.
 
 use nearflash_planner::model::{
-    CLUSTER, GIB, Model, cluster_of, node, open_slice, register, volume,
+    CLUSTER, GIB, Model, cluster_of, grow, node, open_slice, register, remove, volume,
 };
 use nearflash_planner::{Change, VolumeSpec};
 use nearflash_records::prefix;
@@ -37,10 +37,10 @@ fn use_state(state: &ClusterState) {
         register(3),
         open_slice(1, ByteLen(90 * GIB), 3),
         Change::CreateVolume(volume(3, ByteLen(GIB))),
-        Change::GrowVolume { volume: uuid, blocks: Blocks(30 * GIB / 4096) },
-        Change::RemoveVolume { volume: uuid },
+        grow(uuid, Blocks(30 * GIB / 4096)),
+        remove(uuid),
         Change::CreateVolume(VolumeSpec { replicas: 2, ..volume(4, ByteLen(GIB)) }),
-        Change::RemoveVolume { volume: volume(2, ByteLen(0)).uuid },
+        remove(volume(2, ByteLen(0)).uuid),
     ];
     for change in changes {
         if let Err(refusal) = change.plan(state, false) {

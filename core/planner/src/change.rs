@@ -11,12 +11,16 @@
 //!   deleted only together with what the transaction is about.
 //! - It writes nothing if a key that it depends on is damaged.
 
+mod job;
+mod level;
 mod node;
 mod place;
 mod replace;
+mod steps;
 mod users;
 mod volume;
 
+pub use job::{CLUSTER_JOBS_MAX, ENDED_CLUSTER_JOBS_MAX};
 pub use replace::lost_by_removal;
 
 use std::collections::BTreeMap;
@@ -24,9 +28,10 @@ use std::net::SocketAddr;
 
 use nearflash_records::key::Key;
 use nearflash_records::record::{
-    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema,
+    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, JOBS_LEVEL, OwnerRecord, Placement, Record,
+    Schema, Worker,
 };
-use nearflash_records::state::ClusterState;
+use nearflash_records::state::{ClusterState, NewPlace};
 use nearflash_records::store::{Compare, Put, Txn};
 use nearflash_space::Name;
 use nearflash_units::{BlockSize, Blocks, ByteLen};
@@ -46,29 +51,59 @@ pub enum Change {
     RegisterNode(NodeSpec),
     /// Adds a slice, or notes that it was opened once more.
     OpenSlice(SliceSpec),
-    /// Creates a volume with the rows that it needs. It can be used after [`Self::ShowBlocks`].
+    /// Creates a volume, and the job that completes it.
     CreateVolume(VolumeSpec),
-    /// Gives a volume the rows that a length needs.
+    /// Makes the job that gives a volume this length.
     GrowVolume {
         /// The volume.
         volume: Uuid,
         /// Its new length.
         blocks: Blocks,
+        /// The process that begins the job.
+        begin: Begin,
     },
-    /// Makes a volume at least this long, whose first rows have been zeroed.
-    ShowBlocks {
-        /// The volume.
-        volume: Uuid,
-        /// The rows that have been zeroed.
-        rows: u32,
-        /// Its new length.
-        blocks: Blocks,
-    },
-    /// Removes a volume.
+    /// Makes the job that removes a volume. Its other jobs are given up.
     RemoveVolume {
         /// The volume.
         volume: Uuid,
+        /// The process that begins the job.
+        begin: Begin,
     },
+    /// Carries a job on, as far as it goes at present.
+    CarryOn {
+        /// The job.
+        job: u64,
+        /// The process that carries it on. Nothing happens if the job has another one.
+        by: Begin,
+    },
+    /// Gives a job to another process.
+    TakeJob {
+        /// The job.
+        job: u64,
+        /// The process that it has.
+        from: Worker,
+        /// The process that carries it on.
+        to: Worker,
+    },
+    /// Has a job undone.
+    CancelJob {
+        /// The job.
+        job: u64,
+    },
+    /// Has a job undone, because a step of it has failed.
+    FailJob {
+        /// The job.
+        job: u64,
+        /// The reason.
+        error: String,
+    },
+    /// Notes that places have been zeroed, durably. Those for which no job waits any more are left out.
+    NoteZeroed {
+        /// The places.
+        places: Vec<NewPlace>,
+    },
+    /// Raises the feature level to that of this program, if every node has such a program.
+    RaiseLevel,
     /// Tells the other nodes who uses a volume at a node. An answer with a higher number than all others is
     /// the question to the other nodes.
     TellUsers {
@@ -126,6 +161,15 @@ pub struct SliceSpec {
     pub incarnation: u64,
 }
 
+/// The process that begins a job or carries it on, and the time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Begin {
+    /// The process.
+    pub worker: Worker,
+    /// The time in seconds since 1970.
+    pub now: u64,
+}
+
 /// A volume that is asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VolumeSpec {
@@ -151,6 +195,8 @@ pub struct VolumeSpec {
     pub nsid: Option<u32>,
     /// Thin or thick.
     pub provisioning: nearflash_space::Provisioning,
+    /// The process that begins the job.
+    pub begin: Begin,
 }
 
 /// The next step of a change.
@@ -174,11 +220,16 @@ impl Change {
             Self::RegisterNode(spec) => node::register(state, spec),
             Self::OpenSlice(spec) => node::open_slice(state, spec),
             Self::CreateVolume(spec) => volume::create(state, spec, begun),
-            Self::GrowVolume { volume, blocks } => volume::grow(state, *volume, *blocks),
-            Self::ShowBlocks { volume, rows, blocks } => {
-                volume::show(state, *volume, *rows, *blocks)
+            Self::GrowVolume { volume, blocks, begin } => {
+                volume::grow(state, *volume, *blocks, *begin)
             }
-            Self::RemoveVolume { volume } => volume::remove(state, *volume),
+            Self::RemoveVolume { volume, begin } => volume::remove(state, *volume, *begin),
+            Self::CarryOn { job, by } => steps::carry_on(state, *job, *by),
+            Self::TakeJob { job, from, to } => job::take(state, *job, (*from, *to)),
+            Self::CancelJob { job } => job::cancel(state, *job),
+            Self::FailJob { job, error } => job::fail(state, *job, error),
+            Self::NoteZeroed { places } => steps::note_zeroed(state, places),
+            Self::RaiseLevel => level::raise(state),
             Self::TellUsers { volume, node, number, users } => {
                 users::tell(state, (*volume, *node), *number, users)
             }
@@ -206,6 +257,22 @@ impl<'a> Draft<'a> {
             return Err(Refusal::FeatureLevel(cluster.feature_level));
         }
         Ok(draft)
+    }
+
+    /// A transaction that writes records of jobs.
+    fn with_jobs(state: &'a ClusterState) -> Result<Self, Refusal> {
+        let draft = Self::new(state)?;
+        match state.cluster() {
+            Some(cluster) if cluster.feature_level < JOBS_LEVEL => {
+                Err(Refusal::LevelTooLow { level: cluster.feature_level, needed: JOBS_LEVEL })
+            }
+            _ => Ok(draft),
+        }
+    }
+
+    /// Whether the cluster has jobs.
+    fn has_jobs(&self) -> bool {
+        self.state.cluster().is_some_and(|it| it.feature_level >= JOBS_LEVEL)
     }
 
     /// Notes that the transaction depends on the key.

@@ -8,7 +8,7 @@ use nearflash_space::{Name, NameList, Provisioning, Space, VolumeRequest};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
-use crate::{Refusal, STRIPE_UNIT, VolumeSpec};
+use crate::{Begin, Refusal, STRIPE_UNIT, VolumeSpec};
 
 /// The block size of every volume of a cluster: no device has larger blocks, so no block of a device
 /// holds blocks of two mirrors.
@@ -104,14 +104,14 @@ const CENTRAL: &str =
 pub fn store_of(
     asked: Asked<'_>,
     space: &Space,
-    cluster: Option<&ClusterState>,
+    cluster: Option<(&ClusterState, Begin)>,
 ) -> Result<Store, Refusal> {
     let placed = match (&asked.device, cluster) {
         (Some(device), _) => match asked.misfit_on(device) {
             None => Ok(device.clone()),
             Some(misfit) => Err(misfit),
         },
-        (None, Some(state)) => return asked.in_cluster(state),
+        (None, Some((state, begin))) => return asked.in_cluster(state, begin),
         (None, None) if asked.replicas.is_some() || asked.property_of_cluster().is_some() => {
             return Err(Refusal::OutsideCluster);
         }
@@ -148,7 +148,7 @@ impl Asked<'_> {
         VolumeRequest { name, len, device, block_size, subsystem, provisioning }
     }
 
-    fn in_cluster(self, state: &ClusterState) -> Result<Store, Refusal> {
+    fn in_cluster(self, state: &ClusterState, begin: Begin) -> Result<Store, Refusal> {
         if self.block_size.is_some_and(|size| size != BLOCK_SIZE) {
             return Err(Refusal::NewVolume { name: self.name, misfit: Misfit::BlocksOfCluster });
         }
@@ -167,6 +167,7 @@ impl Asked<'_> {
             nsid: None,
             provisioning,
             name,
+            begin,
         };
         Ok(Store::Cluster { spec, note })
     }
@@ -234,7 +235,7 @@ mod tests {
     use nearflash_units::ByteOffset;
 
     use super::*;
-    use crate::model::{GIB, cluster_of};
+    use crate::model::{GIB, begin, cluster_of};
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
@@ -277,7 +278,7 @@ mod tests {
     /// The store in a cluster of so many nodes with slices, at a node that also has one device of its own.
     fn in_cluster(asked: Asked<'_>, nodes: u16) -> Result<Store, Refusal> {
         let state = cluster_of(nodes, ByteLen(64 * GIB)).state();
-        store_of(asked, &space(&[("own", GIB), ("slice", 0)]), Some(&state))
+        store_of(asked, &space(&[("own", GIB), ("slice", 0)]), Some((&state, begin(1))))
     }
 
     fn at(device: &str) -> Result<Store, Refusal> {

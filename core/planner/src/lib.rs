@@ -12,6 +12,9 @@ pub mod model;
 mod refusal;
 pub mod usage;
 
-pub use change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, lost_by_removal};
+pub use change::{
+    Begin, CLUSTER_JOBS_MAX, Change, ENDED_CLUSTER_JOBS_MAX, NodeSpec, STRIPE_UNIT, SliceSpec,
+    Step, VolumeSpec, lost_by_removal,
+};
 pub use create::{Asked, Misfit, Store, store_of, whole_blocks};
 pub use refusal::{Affected, FreeList, Lost, Refusal};

@@ -9,14 +9,15 @@ use std::ops::{Deref, DerefMut};
 use nearflash_records::Key;
 use nearflash_records::model::ModelStore;
 use nearflash_records::record::{
-    AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, Placement, Record as _, Schema,
+    AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, Placement, Record as _, Schema, Worker,
+    version_with_level,
 };
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
 use crate::Refusal;
-use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
+use crate::change::{Begin, Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
 
 pub use nearflash_records::model::CLUSTER;
 
@@ -42,13 +43,51 @@ impl DerefMut for Model {
 }
 
 impl Model {
-    /// Makes the rows of a volume usable up to this length, as if they had been zeroed.
+    /// Carries the job of a volume to its end, as if its places were zeroed at once.
+    ///
+    /// # Errors
+    /// When a change is refused.
+    pub fn finish(&mut self, volume: Uuid) -> Result<(), Refusal> {
+        while self.state().volumes().get(&volume).is_some_and(|it| it.job.is_some()) {
+            self.zero_all()?;
+            self.carry_out(&self.carry_on(volume))?;
+        }
+        Ok(())
+    }
+
+    /// The next step of a volume's job.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn carry_on(&self, volume: Uuid) -> Change {
+        let state = self.state();
+        let job = state.volumes()[&volume].job.unwrap();
+        Change::CarryOn { job, by: Begin { worker: state.jobs()[&job].worker, now: 2 } }
+    }
+
+    /// Removes a volume, to the end of its job.
+    ///
+    /// # Errors
+    /// When a change is refused.
+    pub fn remove(&mut self, volume: Uuid) -> Result<(), Refusal> {
+        self.carry_out(&remove(volume))?;
+        self.finish(volume)
+    }
+
+    /// Notes all places as zeroed for which a job waits.
     ///
     /// # Errors
     /// When the change is refused.
-    pub fn show(&mut self, volume: Uuid, blocks: u64) -> Result<(), Refusal> {
-        let rows = self.state().volumes()[&volume].rows;
-        self.carry_out(&Change::ShowBlocks { volume, rows, blocks: Blocks(blocks) })
+    pub fn zero_all(&mut self) -> Result<(), Refusal> {
+        let places = self.state().places_to_zero().collect();
+        self.carry_out(&Change::NoteZeroed { places })
+    }
+
+    /// The cluster has this feature level.
+    pub fn set_level(&mut self, feature_level: u32) {
+        let record = self.state().cluster().unwrap().clone();
+        let record = ClusterRecord { feature_level, ..record };
+        self.write(vec![(Key::Cluster.path(CLUSTER), Some(record.encode()))]);
     }
 
     /// Notes that a node runs, or that it does not.
@@ -108,7 +147,8 @@ pub fn slice(number: u16) -> Uuid {
 pub fn register(number: u16) -> Change {
     let name = format!("n{number}").parse().unwrap();
     let address = format!("192.0.2.{number}:4421").parse().unwrap();
-    let (addresses, version) = ([(Door::Direct, vec![address])].into(), "0.1.0".to_owned());
+    let addresses = [(Door::Direct, vec![address])].into();
+    let version = version_with_level("0.1.0");
     let machine = format!("m{number}");
     let (uuid, tls) = (node(number), BTreeMap::new());
     Change::RegisterNode(NodeSpec { uuid, name, addresses, tls, version, machine })
@@ -134,7 +174,23 @@ pub fn volume(number: u16, len: ByteLen) -> VolumeSpec {
         subsystem: "shared".parse().unwrap(),
         nsid: None,
         provisioning: Provisioning::Thin,
+        begin: begin(1),
     }
+}
+
+/// A node begins a job.
+pub fn begin(number: u16) -> Begin {
+    Begin { worker: Worker { node: node(number), run: number.into() }, now: 1 }
+}
+
+/// A volume is made longer.
+pub fn grow(volume: Uuid, blocks: Blocks) -> Change {
+    Change::GrowVolume { volume, blocks, begin: begin(1) }
+}
+
+/// A volume is removed.
+pub fn remove(volume: Uuid) -> Change {
+    Change::RemoveVolume { volume, begin: begin(1) }
 }
 
 /// No mirrors share space, each volume's mirrors exist, and nothing is left of removed volumes.

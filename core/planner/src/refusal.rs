@@ -134,6 +134,15 @@ pub enum Refusal {
     /// The maximum number of unfinished jobs is reached.
     #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel one")]
     TooManyJobs,
+    /// Another job changes the volume.
+    #[error(
+        "job {id} is changing volume '{name}': wait for it ('nearflash job wait {id}'), or cancel it \
+         ('nearflash job cancel {id}')"
+    )]
+    JobUnderWay { name: Name, id: u64 },
+    /// A removal is not undone.
+    #[error("job {id} removes volume '{name}', and a removal cannot be undone")]
+    RemovalGoesOn { id: u64, name: Name },
     /// The job has already ended.
     #[error("job {id} has already ended: there is nothing to cancel")]
     JobOver { id: u64 },
@@ -170,6 +179,18 @@ pub enum Refusal {
     /// Other programs of the cluster use records that this one does not know.
     #[error("the cluster has feature level {0}, this program knows {FEATURE_LEVEL}: upgrade it")]
     FeatureLevel(u32),
+    /// Older programs of the cluster do not know the records that the change needs.
+    #[error(
+        "the cluster has feature level {level}, and this needs level {needed}: install this version on every \
+         node, and then run 'nearflash cluster upgrade'"
+    )]
+    LevelTooLow { level: u32, needed: u32 },
+    /// A node has an older program.
+    #[error(
+        "node {node} runs nearflash {version}, which does not know feature level {FEATURE_LEVEL}: install this \
+         version there and start the node, or remove the node ('nearflash cluster remove {node}')"
+    )]
+    OldProgram { node: Name, version: Box<str> },
     /// A name of nodes is in use.
     #[error("another node of the cluster is called {0}: choose another name with --node")]
     NodeNameTaken(Name),

@@ -8,6 +8,7 @@
 //!
 //! This crate knows no sessions, and reads no clock.
 
+mod controller_ids;
 mod direct;
 mod draft;
 mod hosts;
@@ -22,6 +23,7 @@ mod restore;
 mod seats;
 mod served;
 
+pub use controller_ids::controller_ids;
 pub use direct::{FILES_KEY, PEER_KEY};
 pub use draft::Draft;
 pub use hosts::port_ids;

@@ -67,7 +67,9 @@ pub enum Key {
     List(Text),
     /// `token/<name>`: a token of the HTTP interface.
     Token(Name),
-    /// `job/<n>`: a job that has not ended.
+    /// `zeroed/<volume>/<number>/<ordinal>`: this place of a mirror has been zeroed, durably.
+    Zeroed(MirrorKey, u32),
+    /// `job/<n>`: a job. A node's own store has those that have not ended.
     Job(u64),
     /// `last/<kind>`: the highest number that was given out.
     Last(Numbered),
@@ -189,16 +191,14 @@ impl Key {
     /// Whether the cluster's store can have the key.
     pub fn is_of_cluster(&self) -> bool {
         match self {
-            Self::Device(_) | Self::Rights(_) | Self::Job(_) | Self::Last(_) | Self::Had(_) => {
-                false
-            }
+            Self::Device(_) | Self::Rights(_) | Self::Had(_) | Self::Last(Numbered::Grant) => false,
             Self::Credential(_) | Self::Grant(_) | Self::Chap(_) | Self::Token(_) => false,
             Self::Host(_) | Self::List(_) | Self::RemovedVolume(_) => false,
             Self::Cluster | Self::History | Self::Node(_) | Self::NodeName(_) => true,
             Self::Ordinal(_) | Self::VolumeName(_) | Self::Nsid(..) | Self::Slice(_) => true,
             Self::Room(_) | Self::Volume(_) | Self::Mirror(_) | Self::Replicas(_) => true,
             Self::On(..) | Self::Alive(_) | Self::Seen(_) | Self::Removed(_) => true,
-            Self::Users(..) => true,
+            Self::Users(..) | Self::Zeroed(..) | Self::Job(_) | Self::Last(Numbered::Job) => true,
         }
     }
 
@@ -245,6 +245,7 @@ impl fmt::Display for Key {
             Self::Host(host) => write!(f, "host/{host}"),
             Self::List(host) => write!(f, "list/{host}"),
             Self::Token(name) => write!(f, "token/{name}"),
+            Self::Zeroed(mirror, ordinal) => write!(f, "zeroed/{mirror}/{ordinal}"),
             Self::Job(number) => write!(f, "job/{number}"),
             Self::Last(kind) => write!(f, "last/{kind}"),
             Self::Had(kind) => write!(f, "had/{kind}"),
@@ -286,11 +287,14 @@ fn parse(text: &str) -> Option<Key> {
         ["seen", node] => Key::Seen(node.parse().ok()?),
         ["removed", node] => Key::Removed(node.parse().ok()?),
         ["users", volume, node] => Key::Users(volume.parse().ok()?, node.parse().ok()?),
+        ["zeroed", volume, number, ordinal] => {
+            Key::Zeroed(mirror(volume, number)?, ordinal.parse().ok()?)
+        }
         _ => return parse_own(&parts),
     })
 }
 
-/// The keys that only a node's own store has.
+/// The keys that a node's own store has, too, or alone.
 fn parse_own(parts: &[&str]) -> Option<Key> {
     Some(match *parts {
         ["device", device] => Key::Device(device.parse().ok()?),
@@ -319,7 +323,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..29u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..30u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -356,6 +360,7 @@ mod tests {
                         [Closing::Credential, Closing::Account, Closing::List]
                             [usize::try_from(number % 3).unwrap()],
                     ),
+                    28 => Key::Zeroed(mirror, number / 2),
                     _ => Key::Alive(first),
                 }
             },

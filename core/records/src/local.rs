@@ -17,6 +17,7 @@ use crate::key::Key;
 use crate::record::{Record, Schema};
 use crate::store::{Compare, ModRevision, Put, Txn};
 
+pub use crate::record::LastRecord;
 pub use access::{
     ChapRecord, CredentialRecord, GrantRecord, HostRecord, HostVolumesRecord, TokenRecord,
     TokenScopeRecord,
@@ -38,16 +39,6 @@ pub struct DeviceRecord {
     /// It failed to make something durable, and nobody has cleared that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
-}
-
-/// The highest number that was given out.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct LastRecord {
-    /// The schema.
-    pub schema: Schema,
-    /// The number.
-    pub number: u64,
 }
 
 /// A fact: the key says it.
@@ -97,8 +88,6 @@ pub enum JobState {
     /// It has begun.
     Running,
 }
-
-impl Record for LastRecord {}
 
 impl Record for FactRecord {}
 

@@ -4,13 +4,15 @@
 //! and a change that older programs would misread raises the schema. A decoded record has been
 //! checked: its names are names, its numbers in range.
 
+mod job;
 mod node;
 mod slice;
 mod volume;
 
+pub use job::{JOB_ERROR_LEN_MAX, JobKind, JobRecord, JobState, Worker};
 pub use node::{
     ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord,
-    NodeRecord, RemovedRecord, SeenRecord, UsersRecord,
+    JOBS_LEVEL, NodeRecord, RemovedRecord, SeenRecord, UsersRecord, level_of, version_with_level,
 };
 pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
@@ -135,6 +137,18 @@ pub struct OwnerRecord {
 }
 
 impl Record for OwnerRecord {}
+
+/// The highest number that was given out.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The number.
+    pub number: u64,
+}
+
+impl Record for LastRecord {}
 
 /// A field whose text is that of `Display` and `FromStr`.
 pub(crate) mod as_text {

@@ -4,16 +4,18 @@
 //! that one stays in the views, so that what is in use goes on; a change that depends on the key is
 //! refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearflash_device::MirrorKey;
 use nearflash_space::Name;
+use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::key::{Key, ParseKeyError};
+use crate::key::{Key, Numbered, ParseKeyError};
 use crate::record::{
-    AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord, Record,
-    RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord,
+    AliveRecord, ClusterRecord, HistoryRecord, JobRecord, JobState, LastRecord, MirrorRecord,
+    NodeRecord, OwnerRecord, Record, RecordError, RemovedRecord, ReplicaRecord, ReplicasRecord,
+    RoomRecord, SliceRecord, UsersRecord, VolumeRecord, VolumeState,
 };
 use crate::store::{Found, ModRevision};
 
@@ -39,6 +41,10 @@ pub struct ClusterState {
     alive: BTreeMap<Uuid, AliveRecord>,
     /// By volume and node.
     users: BTreeMap<(Uuid, Uuid), UsersRecord>,
+    jobs: BTreeMap<u64, JobRecord>,
+    last_job: BTreeMap<(), LastRecord>,
+    /// The places that have been zeroed: the mirror, and the ordinal of the replica.
+    zeroed: BTreeSet<(MirrorKey, u32)>,
 }
 
 /// A key that cannot be used.
@@ -56,6 +62,21 @@ pub struct Inconsistent {
     pub key: Box<str>,
     /// The fault.
     pub reason: Box<str>,
+}
+
+/// A place for which a job waits until it has been zeroed.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct NewPlace {
+    /// The mirror.
+    pub mirror: MirrorKey,
+    /// The ordinal of the replica.
+    pub ordinal: u32,
+    /// The slice.
+    pub slice: Uuid,
+    /// The offset on the slice's device.
+    pub start: ByteOffset,
+    /// The revision of the mirror's places. If the place is given away and taken again, it has another one.
+    pub revision: ModRevision,
 }
 
 /// A mirror: its key, its state and the places of its replicas.
@@ -180,6 +201,12 @@ impl ClusterState {
             Key::Removed(node) => put(&mut self.removed, *node, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
             Key::Users(volume, node) => put(&mut self.users, (*volume, *node), value),
+            Key::Job(number) => put(&mut self.jobs, *number, value),
+            Key::Last(Numbered::Job) => put(&mut self.last_job, (), value),
+            Key::Zeroed(mirror, ordinal) => {
+                self.zeroed.insert((*mirror, *ordinal));
+                Ok(())
+            }
             // Of a key of a node's own store, `apply` has refused the value.
             _ => Ok(()),
         }
@@ -202,6 +229,9 @@ impl ClusterState {
             Key::Alive(node) => drop(self.alive.remove(node)),
             Key::Removed(node) => drop(self.removed.remove(node)),
             Key::Users(volume, node) => drop(self.users.remove(&(*volume, *node))),
+            Key::Job(number) => drop(self.jobs.remove(number)),
+            Key::Last(Numbered::Job) => drop(self.last_job.remove(&())),
+            Key::Zeroed(mirror, ordinal) => drop(self.zeroed.remove(&(*mirror, *ordinal))),
             _ => {}
         }
     }
@@ -286,6 +316,67 @@ impl ClusterState {
         &self.users
     }
 
+    /// The jobs, in the order of their numbers.
+    pub fn jobs(&self) -> &BTreeMap<u64, JobRecord> {
+        &self.jobs
+    }
+
+    /// The newest job that changes or has changed a volume.
+    pub fn last_job_of(&self, volume: Uuid) -> Option<u64> {
+        self.jobs.iter().rev().find(|(_, job)| job.volume == volume).map(|(id, _)| *id)
+    }
+
+    /// The bytes that a job has not zeroed yet. `zeroed` has those of a place that is not noted yet.
+    pub fn bytes_to_zero(&self, job: &JobRecord, zeroed: impl Fn(&NewPlace) -> ByteLen) -> ByteLen {
+        let Some(volume) = self.volumes.get(&job.volume) else { return ByteLen(job.total_bytes) };
+        let rows = self.rows(job.volume, volume).unwrap_or_default();
+        let held: u64 = rows.iter().flatten().map(|view| view.mirror.len.0).sum();
+        let wanted = volume.planned.unwrap_or(volume.blocks) * u64::from(volume.block_size);
+        let missing = wanted.saturating_sub(held) * u64::from(volume.replicas);
+        let places = self.places_to_zero().filter(|it| it.mirror.volume == job.volume);
+        let left = places.map(|place| {
+            let len = self.len_of(place.mirror).unwrap_or_default();
+            len.0.saturating_sub(zeroed(&place).0)
+        });
+        ByteLen(missing.saturating_add(left.sum()))
+    }
+
+    /// The highest number that a job of the cluster has; 0 if there was none.
+    pub fn last_job(&self) -> u64 {
+        self.last_job.get(&()).map_or(0, |it| it.number)
+    }
+
+    /// Whether this place of a mirror is noted as zeroed.
+    pub fn is_zeroed(&self, mirror: MirrorKey, ordinal: u32) -> bool {
+        self.zeroed.contains(&(mirror, ordinal))
+    }
+
+    /// The places that are noted as zeroed, and whose rows do not count as zeroed yet.
+    pub fn zeroed(&self) -> impl Iterator<Item = (MirrorKey, u32)> {
+        self.zeroed.iter().copied()
+    }
+
+    /// The places that jobs wait for until they have been zeroed.
+    pub fn places_to_zero(&self) -> impl Iterator<Item = NewPlace> {
+        let goes_on = |volume: &&VolumeRecord| {
+            let job = volume.job.and_then(|job| self.jobs.get(&job));
+            volume.state != VolumeState::Removing
+                && job.is_some_and(|job| job.state == JobState::Running)
+        };
+        let volumes = self.volumes.iter().filter(move |(_, volume)| goes_on(volume));
+        let mirrors = volumes.flat_map(|(volume, record)| {
+            let at = |row: u32| MirrorKey { volume: *volume, number: row * record.width };
+            self.replicas.range(at(record.zeroed_rows)..at(record.rows))
+        });
+        let places =
+            mirrors.flat_map(|(mirror, (record, revision))| {
+                record.replicas.iter().map(move |&ReplicaRecord { ordinal, slice, start }| {
+                    NewPlace { mirror: *mirror, ordinal, slice, start, revision: *revision }
+                })
+            });
+        places.filter(|it| !self.is_zeroed(it.mirror, it.ordinal))
+    }
+
     /// The node of a slice.
     pub fn node_of(&self, slice: &Uuid) -> Option<Uuid> {
         self.slices.get(slice).map(|it| it.node)
@@ -295,6 +386,11 @@ impl ClusterState {
     pub fn mirrors_of(&self, volume: Uuid) -> impl Iterator<Item = MirrorKey> {
         let of = |number| MirrorKey { volume, number };
         self.replicas.range(of(0)..=of(u32::MAX)).map(|(key, _)| *key)
+    }
+
+    /// The length of a mirror.
+    pub fn len_of(&self, mirror: MirrorKey) -> Option<ByteLen> {
+        self.mirrors.get(&mirror).map(|(record, _)| record.len)
     }
 
     /// The slices with replicas of a mirror.

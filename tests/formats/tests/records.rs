@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use nearflash_records::Key;
 use nearflash_records::local::{
     ChapRecord, CredentialRecord, DeviceRecord, FactRecord, GrantRecord, HostRecord,
-    HostVolumesRecord, JobRecord, LastRecord, RightsRecord, TokenRecord, VolumeRecord as Local,
+    HostVolumesRecord, JobRecord as LocalJob, LastRecord, RightsRecord, TokenRecord,
+    VolumeRecord as Local,
 };
 use nearflash_records::record::{
-    AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord,
+    AliveRecord, ClusterRecord, HistoryRecord, JobRecord, MirrorRecord, NodeRecord, OwnerRecord,
     RemovedRecord, ReplicasRecord, RoomRecord, SeenRecord, SliceRecord, UsersRecord, VolumeRecord,
 };
 use serde::de::value::Error as Asked;
@@ -54,7 +55,7 @@ fn key(pattern: &str) -> String {
     let example = |part: &str| -> String {
         match part {
             "<uuid>" | "<node>" | "<volume>" | "<slice>" | "<device>" => uuid.to_owned(),
-            "<n>" => "7".to_owned(),
+            "<n>" | "<ordinal>" => "7".to_owned(),
             "<name>" | "<subsystem>" | "<id>" | "<user>" | "<nqn>" | "<host>" => "data".to_owned(),
             other => other.to_owned(),
         }
@@ -106,7 +107,7 @@ fn check<R: Serialize + for<'de> Deserialize<'de>>(key: &Key, section: &Section)
 }
 
 /// The number of kinds of keys, which [`compare`] counts.
-const KINDS: usize = 29;
+const KINDS: usize = 30;
 
 /// Compares a section with the record of a key. Returns the number of the key's kind: a new kind gets the next one,
 /// and [`KINDS`] grows.
@@ -139,10 +140,12 @@ fn compare(key: &Key, is_cluster: bool, section: &Section) -> usize {
         Key::Host(_) => (22, check::<HostRecord>),
         Key::List(_) => (23, check::<HostVolumesRecord>),
         Key::Token(_) => (24, check::<TokenRecord>),
-        Key::Job(_) => (25, check::<JobRecord>),
+        Key::Job(_) if is_cluster => (25, check::<JobRecord>),
+        Key::Job(_) => (25, check::<LocalJob>),
         Key::Last(_) => (26, check::<LastRecord>),
         Key::Had(_) => (27, check::<FactRecord>),
         Key::RemovedVolume(_) => (28, check::<FactRecord>),
+        Key::Zeroed(..) => (29, check_empty),
     };
     check(key, section);
     kind

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod cluster_faults;
+mod cluster_jobs;
 mod etcd_away;
 mod external_etcd;
 mod mirrored;

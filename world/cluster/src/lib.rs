@@ -40,6 +40,7 @@ mod token;
 pub use accept::{Kept, Restored, accept_restored};
 pub use access::StoreAccess;
 pub use calls::{Calls, Members, Swap};
+pub use clock::{boot_time, now};
 pub use error::{ClusterError, StoreError};
 pub use etcd::kill_etcd;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
@@ -48,7 +49,9 @@ pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
 pub use pulse::{OnRefused, PulseConfig, PulseError, PulseEvent, Pulses};
-pub use remove::{Removed, RemovedMachine, Repaired, loss, remove, remove_machine, repair};
+pub use remove::{
+    Removed, RemovedMachine, Repaired, Upgraded, loss, remove, remove_machine, repair, upgrade,
+};
 pub use status::{ClusterStatus, MemberStatus, NodeStatus, StatusPart, status};
 pub use supervisor::Supervisor;
 pub use token::{TokenError, read_token};

@@ -1,5 +1,5 @@
 //! `nearflash cluster remove` and `nearflash cluster repair`: a node that is lost for good leaves the
-//! cluster, and its replicas are replaced.
+//! cluster, and its replicas are replaced. `nearflash cluster upgrade` raises the feature level.
 //!
 //! Each step is a transaction that is computed from the state of the store, so an interrupted command can
 //! be repeated. The node's records go first, and its membership of etcd last.
@@ -61,6 +61,15 @@ pub struct RemovedMachine {
 pub struct Repaired {
     /// The number of mirrors that have a second replica now, to which the data is being copied.
     pub replaced: usize,
+}
+
+/// The result of an upgrade.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Upgraded {
+    /// The feature level before.
+    pub before: u32,
+    /// The feature level now.
+    pub level: u32,
 }
 
 /// A way to the cluster's store.
@@ -168,6 +177,18 @@ pub fn remove_machine(
 pub fn repair(data_dir: &Path, say: Say<'_>) -> Result<Repaired, ClusterError> {
     let replaced = Way::of(data_dir)?.carry_out(&Change::Repair, say)?;
     Ok(Repaired { replaced })
+}
+
+/// Raises the feature level of the cluster to that of this program.
+///
+/// # Errors
+/// When a node has an older program, or etcd does not answer.
+pub fn upgrade(data_dir: &Path, say: Say<'_>) -> Result<Upgraded, ClusterError> {
+    let way = Way::of(data_dir)?;
+    let level = |state: &ClusterState| state.cluster().map_or(0, |it| it.feature_level);
+    let before = level(&way.state()?);
+    way.carry_out(&Change::RaiseLevel, say)?;
+    Ok(Upgraded { before, level: level(&way.state()?) })
 }
 
 impl Way {

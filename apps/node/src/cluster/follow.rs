@@ -4,34 +4,32 @@
 //! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearflash_api::{ClusterNodeInfo, ClusterView};
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::{
-    Agent, ChangeId, Level, NodeSummary, Outcome, Part, StoreHealth, summary, verdict,
-};
-use nearflash_cluster_store::{Calls, ClusterError, Members, StoreAccess};
+use nearflash_cluster::{Agent, ChangeId, Level, NodeSummary, Outcome, Part, summary, verdict};
+use nearflash_cluster_store::{Calls, ClusterError, Members, StoreAccess, boot_time, now};
 use nearflash_mirror::membership::MirrorConfig;
-use nearflash_planner::{Change, Refusal};
+use nearflash_planner::{Begin, Change, Refusal};
 use nearflash_records::Endpoint;
 use nearflash_records::kept::SeenRecord;
-use nearflash_records::state::Inconsistent;
+use nearflash_records::record::Worker;
+use nearflash_records::state::{Inconsistent, NewPlace};
 use nearflash_records::store::{Operation, RolledBack, StoreRequest};
 use nearflash_records::{ClusterState, Seen, StoreEvent};
-use nearflash_space::Name;
 use nearflash_units::{ByteLen, Nanos};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
 use uuid::Uuid;
 
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
+use super::told::{Absence, OnTables, Shared, View, lock};
 use crate::OnMirrors;
 use crate::end_of_panic::EndOfPanic;
 
@@ -67,18 +65,15 @@ impl From<Inconsistent> for ChangeError {
 /// The state of a node that does not serve its cluster's volumes.
 const NOT_SERVED: &str = "this node does not serve the volumes of its cluster";
 
-/// Takes the node's tables, or looks again at those that it has. Returns whether some of it waits for older
-/// requests.
-pub(crate) type OnTables = Box<dyn FnMut(Option<Tables>) -> bool + Send>;
-
-/// The time after which what waits is looked at without a reason, and reported.
-const LOOK_PERIOD: Duration = Duration::from_secs(30);
-
 /// Keeps durably what the node has seen of the store.
 pub(crate) type OnSeen = Arc<dyn Fn(SeenRecord) + Send + Sync>;
 
+/// Hears that jobs of the cluster have changed. Must not block.
+pub(crate) type OnJobs = Arc<dyn Fn() + Send + Sync>;
+
 /// The connection of a node to the cluster's store.
 pub(crate) struct Follower {
+    worker: Worker,
     shared: Arc<Shared>,
     commands: UnboundedSender<Command>,
     mirror_events: UnboundedSender<MirrorEvent>,
@@ -91,46 +86,13 @@ enum Command {
     Mirrors(Vec<(MirrorConfig, ByteLen)>),
     /// Note from now on what is seen of the store.
     NoteSeen,
+    /// A place has been zeroed, durably.
+    Zeroed(NewPlace),
+    /// A place could not be zeroed for this job.
+    ZeroingFailed(u64, String),
     /// Hand all mirrors over, and say so.
     Leave(Sender<()>),
     Stop,
-}
-
-#[derive(Debug)]
-struct Shared {
-    view: Mutex<View>,
-    is_read: Condvar,
-    tables: Mutex<News>,
-    has_tables: Condvar,
-    is_over: AtomicBool,
-    /// Set while this node does not serve the cluster's volumes.
-    absence: Mutex<Option<Absence>>,
-}
-
-/// The news for the thread that serves the tables.
-#[derive(Debug, Default)]
-struct News {
-    /// The newest tables that have not been taken.
-    tables: Option<Tables>,
-    /// Requests that those before them wait for have ended.
-    looks_again: bool,
-}
-
-/// The reason why a node that runs does not serve its cluster's volumes.
-#[derive(Clone, Debug)]
-pub(crate) struct Absence {
-    /// The node's name in the cluster.
-    pub(crate) node: Name,
-    /// The reason why it does not try any more; `None` while it waits for the store.
-    pub(crate) failure: Option<String>,
-}
-
-/// The known content of the store, and the connection to it.
-#[derive(Clone, Debug)]
-struct View {
-    state: Arc<ClusterState>,
-    health: StoreHealth,
-    endpoints: Vec<String>,
 }
 
 impl Follower {
@@ -141,15 +103,16 @@ impl Follower {
     pub(crate) fn start(
         access: StoreAccess,
         (node, seen): (Uuid, Option<Seen>),
-        (on_tables, on_seen): (OnTables, OnSeen),
+        (on_tables, on_seen, on_jobs): (OnTables, OnSeen, OnJobs),
     ) -> Result<Self, ClusterError> {
         let failed = |source| ClusterError::System { action: "start a thread", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
+        let worker = Worker { node, run: Uuid::new_v4().as_u64_pair().0 };
         let config = AgentConfig {
             cluster: access.cluster(),
             node,
-            run: Some(Uuid::new_v4().as_u64_pair().0),
+            run: Some(worker.run),
             endpoints: access.endpoints().len(),
             seen,
         };
@@ -161,7 +124,7 @@ impl Follower {
         };
         let shared = Arc::new(Shared {
             view: Mutex::new(view),
-            is_read: Condvar::new(),
+            has_view: Condvar::new(),
             tables: Mutex::default(),
             has_tables: Condvar::new(),
             is_over: AtomicBool::new(false),
@@ -175,7 +138,7 @@ impl Follower {
             let _guard = EndOfPanic;
             let (events, incoming) = unbounded_channel();
             let ways = (Calls::new(&access, events), access.endpoints());
-            let driver = Driver::new(agent, ways, driven, mirror_sender, on_seen);
+            let driver = Driver::new(agent, ways, driven, mirror_sender, (on_seen, on_jobs));
             LocalSet::new().block_on(&runtime, driver.run(incoming, receiver, mirror_incoming));
         };
         let tell = move || told.tell(on_tables);
@@ -183,7 +146,23 @@ impl Follower {
             Builder::new().name("cluster".to_owned()).spawn(drive).map_err(failed)?,
             Builder::new().name("cluster-tables".to_owned()).spawn(tell).map_err(failed)?,
         ];
-        Ok(Self { shared, commands, mirror_events, threads: Mutex::new(threads) })
+        Ok(Self { worker, shared, commands, mirror_events, threads: Mutex::new(threads) })
+    }
+
+    /// This process, as it begins a job now.
+    pub(crate) fn begin(&self) -> Begin {
+        Begin { worker: self.worker, now: now().0 }
+    }
+
+    /// A place has been zeroed, durably.
+    pub(crate) fn zeroed(&self, place: NewPlace) {
+        // The thread has ended if nobody receives it. The next process zeroes the place again.
+        let _ = self.commands.send(Command::Zeroed(place));
+    }
+
+    /// A place could not be zeroed for this job.
+    pub(crate) fn zeroing_failed(&self, job: u64, error: String) {
+        let _ = self.commands.send(Command::ZeroingFailed(job, error));
     }
 
     /// Takes the news of the cores about mirrors.
@@ -279,9 +258,9 @@ impl Follower {
         self.shared.has_tables.notify_all();
     }
 
-    /// Whether another process counts as alive as this node.
-    pub(crate) fn runs_elsewhere(&self) -> bool {
-        self.shared.view().health.other_run.is_some()
+    /// Waits until no other process counts as alive as this node, for at most `timeout`. Returns whether none does.
+    pub(crate) fn wait_until_alone(&self, timeout: Duration) -> bool {
+        self.shared.wait(timeout, |view| view.health.other_run.is_none().then_some(())).is_some()
     }
 
     /// Notes that the node does not serve the cluster's volumes, or that it does.
@@ -291,17 +270,16 @@ impl Follower {
 
     /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.
     pub(crate) fn wait_until_read(&self, timeout: Duration) -> bool {
-        let until = Instant::now() + timeout;
-        let mut view = self.shared.view();
-        while !view.health.is_read {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.shared.is_read.wait_timeout(view, left);
-            view = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        self.shared.wait(timeout, |view| view.health.is_read.then_some(())).is_some()
+    }
+
+    /// Waits until the known content of the store has what is looked for, for at most `timeout`.
+    pub(crate) fn wait_for<T>(
+        &self,
+        timeout: Duration,
+        mut find: impl FnMut(&ClusterState) -> Option<T>,
+    ) -> Option<T> {
+        self.shared.wait(timeout, |view| find(&view.state))
     }
 
     /// Ends the threads.
@@ -313,54 +291,6 @@ impl Follower {
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread that follows the cluster has panicked");
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn view(&self) -> MutexGuard<'_, View> {
-        lock(&self.view)
-    }
-
-    fn publish(&self, tables: Tables) {
-        lock(&self.tables).tables = Some(tables);
-        self.has_tables.notify_all();
-    }
-
-    fn end(&self) {
-        // With the lock, so that no wait begins in between.
-        let tables = lock(&self.tables);
-        self.is_over.store(true, Ordering::SeqCst);
-        drop(tables);
-        self.has_tables.notify_all();
-    }
-
-    /// Hands the tables to the node, until the end.
-    fn tell(&self, mut on_tables: OnTables) {
-        let mut waits = false;
-        while let Some(News { tables, .. }) = self.next_news(waits) {
-            waits = on_tables(tables);
-        }
-    }
-
-    /// Waits for news, and not for long if something `waits` for older requests. `None` at the end.
-    fn next_news(&self, waits: bool) -> Option<News> {
-        let mut news = lock(&self.tables);
-        loop {
-            if self.is_over.load(Ordering::SeqCst) {
-                return None;
-            }
-            if news.tables.is_some() || news.looks_again {
-                return Some(std::mem::take(&mut *news));
-            }
-            if waits {
-                let waited = self.has_tables.wait_timeout(news, LOOK_PERIOD);
-                let timed;
-                (news, timed) = waited.unwrap_or_else(PoisonError::into_inner);
-                news.looks_again |= timed.timed_out();
-            } else {
-                news = self.has_tables.wait(news).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
@@ -382,6 +312,7 @@ struct Driver {
     tables: Tables,
     leaving: Vec<Sender<()>>,
     on_seen: OnSeen,
+    on_jobs: OnJobs,
 }
 
 impl Driver {
@@ -390,7 +321,7 @@ impl Driver {
         (calls, endpoints): (Calls, Vec<Endpoint>),
         shared: Arc<Shared>,
         mirror_events: UnboundedSender<MirrorEvent>,
-        on_seen: OnSeen,
+        (on_seen, on_jobs): (OnSeen, OnJobs),
     ) -> Self {
         Self {
             agent,
@@ -406,6 +337,7 @@ impl Driver {
             tables: Tables::default(),
             leaving: Vec::new(),
             on_seen,
+            on_jobs,
         }
     }
 
@@ -416,6 +348,7 @@ impl Driver {
         mut mirror_events: UnboundedReceiver<MirrorEvent>,
     ) {
         loop {
+            self.agent.set_wall(now().0);
             self.agent.handle_timeout(boot_time());
             self.pass_on();
             self.turn_mirrors();
@@ -434,6 +367,10 @@ impl Driver {
                     Some(Command::Begin(setup)) => self.begin_mirrors(setup),
                     Some(Command::Mirrors(configs)) => self.set_mirrors(configs),
                     Some(Command::NoteSeen) => self.agent.note_seen(boot_time()),
+                    Some(Command::Zeroed(place)) => self.agent.handle_zeroed(boot_time(), place),
+                    Some(Command::ZeroingFailed(job, error)) => {
+                        self.agent.handle_zeroing_failed(boot_time(), job, error);
+                    }
                     Some(Command::Leave(sender)) => self.leave(sender),
                     Some(Command::Stop) | None => return,
                 },
@@ -570,12 +507,16 @@ impl Driver {
 
     fn show(&mut self) {
         let mut view = self.shared.view();
-        if *view.state != *self.agent.state() {
+        let before = Arc::clone(&view.state);
+        if *before != *self.agent.state() {
             view.state = Arc::new(self.agent.state().clone());
         }
         view.health = self.agent.health();
-        if view.health.is_read {
-            self.shared.is_read.notify_all();
+        let are_new = before.jobs() != view.state.jobs();
+        drop(view);
+        self.shared.has_view.notify_all();
+        if are_new {
+            (self.on_jobs)();
         }
     }
 }
@@ -595,17 +536,6 @@ fn node_infos(state: &ClusterState) -> Vec<ClusterNodeInfo> {
     summary(state).unwrap_or_default().into_iter().map(info).collect()
 }
 
-/// The time since the machine's start, which goes on while the machine is suspended.
-fn boot_time() -> Nanos {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Nanos(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
-}
-
 fn names(endpoints: &[Endpoint]) -> Vec<String> {
     endpoints.iter().map(Endpoint::to_string).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,9 +8,11 @@ mod mirroring;
 mod noting;
 mod refused;
 mod stored;
+mod told;
 
 pub use follow::ChangeError;
-pub(crate) use follow::{Absence, Follower};
+pub(crate) use follow::Follower;
 pub(crate) use mirroring::MirrorSetup;
 pub(crate) use noting::note_of;
 pub(crate) use stored::{known, record_of};
+pub(crate) use told::Absence;

@@ -1,29 +1,29 @@
 //! Volumes of the cluster, as the control socket changes them. A change goes through the cluster's
 //! store; every node then serves what the store says.
 //!
-//! A new volume gets its rows, then the node that got the call zeroes each part through the node of its
-//! slice, and then the volume can be used. A part that is not zeroed yet has another name than later, so
-//! that a zeroing which takes long cannot reach blocks in use.
+//! Creating, growing and removing a volume makes a job, which some node of the cluster carries on
+//! (`core/cluster/src/agent/jobs.rs`). Each node zeroes the places on its own slices (`zeroing.rs`).
 
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use nearflash::direct::{Client, Credentials, Options, Url};
-use nearflash_api::{MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout};
-use nearflash_cluster::part_name;
-use nearflash_device::MirrorKey;
+use nearflash_api::{
+    ApiError, ErrorCode, JobInfo, MirrorInfo, OneVolume, ReplicaInfo, Subject, VolumeDetail,
+    VolumeInfo, VolumeLayout,
+};
 use nearflash_planner::{Change, Lost, Refusal, VolumeSpec, whole_blocks};
-use nearflash_publish::{PEER_KEY, iscsi_names};
+use nearflash_publish::iscsi_names;
 use nearflash_records::ClusterState;
-use nearflash_records::record::{Door, NodeRecord, Placement, VolumeRecord, VolumeState};
+use nearflash_records::record::{
+    JobKind, JobRecord, JobState, NodeRecord, Placement, VolumeRecord, VolumeState,
+};
 use nearflash_records::state::MirrorView;
-use nearflash_space::{Home, Name, VolumeError};
-use nearflash_units::{Blocks, ByteLen, OneLine};
+use nearflash_space::{Home, Name, Space, VolumeError};
+use nearflash_units::{Blocks, ByteLen};
 use uuid::Uuid;
 
-use super::zeroing::{Zeroed, zero};
-use super::{Node, condition};
+use super::jobs::ANSWER_PATIENCE;
+use super::{Node, Served, condition};
 use crate::cluster::Follower;
 use crate::error::NodeError;
 use crate::volume_info::volume_info;
@@ -32,11 +32,8 @@ use nearflash_config::ValueError;
 /// The time for a change of the store.
 pub(super) const CHANGE_MAX: Duration = Duration::from_secs(20);
 
-/// The time within which a node must offer a new part, and this node must serve a new volume.
+/// The time within which this node must serve a new volume.
 const OFFER_MAX: Duration = Duration::from_secs(20);
-
-/// The pause between two looks at something that another thread does.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 impl Node {
     /// Gives the node its connection to the cluster's store, once.
@@ -59,16 +56,16 @@ impl Node {
         }
     }
 
-    pub(super) fn create_in_cluster(&self, spec: VolumeSpec) -> Result<OneVolume, NodeError> {
-        condition::check_absent()?;
-        let follower = self.cluster()?;
+    pub(super) fn create_in_cluster(&self, spec: VolumeSpec) -> Result<OneVolume, ApiError> {
+        condition::check_absent().map_err(NodeError::from)?;
+        let follower = self.cluster().map_err(NodeError::from)?;
         if self.served().recorded.space.volume(&spec.name).is_some() {
-            return Err(VolumeError::Exists(spec.name).into());
+            return Err(NodeError::from(VolumeError::Exists(spec.name)).into());
         }
-        self.check_iscsi_name_in_cluster(&spec, &follower.state())?;
+        self.check_iscsi_name_in_cluster(&spec, &follower.state()).map_err(NodeError::from)?;
         let (uuid, name, blocks) = (spec.uuid, spec.name.clone(), spec.blocks);
-        follower.change(Change::CreateVolume(spec), CHANGE_MAX)?;
-        self.complete(uuid, &name, blocks)
+        let before = self.begin_job(Change::CreateVolume(spec))?;
+        self.answer_of_job((uuid, &name), blocks, before)
     }
 
     /// Every node of the cluster serves its volumes, so the iSCSI address of any of them counts.
@@ -90,7 +87,25 @@ impl Node {
         volume: Uuid,
         name: &Name,
         len: ByteLen,
-    ) -> Result<OneVolume, NodeError> {
+    ) -> Result<OneVolume, ApiError> {
+        let (blocks, before) = self.begin_growth(volume, name, len)?;
+        self.answer_of_job((volume, name), blocks, before)
+    }
+
+    /// Makes a change that may make a job. Returns the number of the last job before it.
+    fn begin_job(&self, change: Change) -> Result<u64, NodeError> {
+        let follower = self.cluster()?;
+        let before = follower.state().last_job();
+        follower.change(change, CHANGE_MAX)?;
+        Ok(before)
+    }
+
+    fn begin_growth(
+        &self,
+        volume: Uuid,
+        name: &Name,
+        len: ByteLen,
+    ) -> Result<(Blocks, u64), NodeError> {
         condition::check_absent()?;
         let follower = self.cluster()?;
         let blocks = whole_blocks(name, len)?;
@@ -99,8 +114,8 @@ impl Node {
         if len < known {
             return Err(Refusal::ClusterVolumeShrinks { name: name.clone(), from: known }.into());
         }
-        follower.change(Change::GrowVolume { volume, blocks }, CHANGE_MAX)?;
-        self.complete(volume, name, blocks)
+        let begin = follower.begin();
+        Ok((blocks, self.begin_job(Change::GrowVolume { volume, blocks, begin })?))
     }
 
     pub(super) fn remove_from_cluster(
@@ -126,95 +141,118 @@ impl Node {
         if !force && record.is_some_and(|it| it.state != VolumeState::Removing) {
             self.check_elsewhere(uuid, name, Lost::All(ByteLen(info.bytes)))?;
         }
-        follower.change(Change::RemoveVolume { volume: uuid }, CHANGE_MAX)?;
-        Ok(info)
+        let begin = follower.begin();
+        follower.change(Change::RemoveVolume { volume: uuid, begin }, CHANGE_MAX)?;
+        let job = follower.state().last_job_of(uuid);
+        let job = job.and_then(|id| self.await_cluster_job(id, CHANGE_MAX));
+        let job = job.filter(|job| !job.state.is_over()).map(|job| job.id);
+        Ok(VolumeInfo { job, ..info })
     }
 
-    /// Zeroes the rows that have not been zeroed, and makes the volume this long.
-    fn complete(&self, uuid: Uuid, name: &Name, blocks: Blocks) -> Result<OneVolume, NodeError> {
-        let follower = self.cluster()?;
-        let state = follower.state();
-        let gone = || NodeError::from(VolumeError::NotFound(name.clone()));
-        let record = state.volumes().get(&uuid).ok_or_else(gone)?;
-        self.zero_new_rows(&state, uuid, record)?;
-        let rows = record.rows;
-        follower.change(Change::ShowBlocks { volume: uuid, rows, blocks }, CHANGE_MAX)?;
-        let until = Instant::now() + OFFER_MAX;
-        while Instant::now() < until {
-            {
-                let space = &self.served().recorded.space;
-                let volume = space.volume(name).filter(|it| it.uuid == uuid && it.blocks >= blocks);
-                if let Some(volume) = volume {
-                    let volume = volume_info(volume, space);
-                    return Ok(OneVolume { volume, job: None, note: None });
-                }
-            }
-            thread::sleep(PAUSE);
-        }
-        Err(NodeError::NotServedYet { name: name.clone() })
-    }
-
-    /// Zeroes every part of the volume that has not been zeroed, those of different nodes at the same
-    /// time.
-    fn zero_new_rows(
+    /// The answer to a change that has made a job: the volume as this node serves it, if the job ends soon.
+    /// Otherwise, the job goes on.
+    fn answer_of_job(
         &self,
-        state: &ClusterState,
+        (uuid, name): (Uuid, &Name),
+        blocks: Blocks,
+        before: u64,
+    ) -> Result<OneVolume, ApiError> {
+        let state = self.cluster().map_err(NodeError::from)?.state();
+        let current = state.volumes().get(&uuid).and_then(|it| it.job);
+        let job = current.or_else(|| state.last_job_of(uuid).filter(|id| *id > before));
+        let job = job.and_then(|id| self.await_cluster_job(id, ANSWER_PATIENCE));
+        let job = job.filter(|job| job.state != nearflash_api::JobState::Done);
+        if let Some(error) = job.as_ref().and_then(|job| job.error.clone()) {
+            return Err(error);
+        }
+        if job.is_none() {
+            return Ok(OneVolume {
+                volume: self.served_info(uuid, name, blocks)?,
+                job,
+                note: None,
+            });
+        }
+        let volume = self.show_volume(name.as_str())?.volume;
+        Ok(OneVolume { volume, job, note: None })
+    }
+
+    /// A volume of the cluster, as soon as this node serves it with that length.
+    fn served_info(
+        &self,
         uuid: Uuid,
-        record: &VolumeRecord,
-    ) -> Result<(), NodeError> {
-        let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
-        let new = rows.iter().skip(nearflash_units::index(record.zeroed_rows)).flatten();
-        let new: Vec<(NodeRecord, MirrorKey, ByteLen)> = new
-            .flat_map(|view| replicas(state, view).map(move |(_, _, node)| (node, view)))
-            .filter_map(|(node, view)| Some((node?.clone(), view.key, view.mirror.len)))
-            .collect();
-        let zeroed = self.zeroing.begin(uuid);
-        let zero = |(node, mirror, len): &(NodeRecord, MirrorKey, ByteLen)| {
-            self.zero_part(node, (*mirror, *len), &zeroed).map_err(|reason| NodeError::ZeroPart {
-                volume: record.name.clone(),
-                node: node.name.clone(),
-                reason: reason.into(),
-            })
+        name: &Name,
+        blocks: Blocks,
+    ) -> Result<VolumeInfo, NodeError> {
+        let find = |space: &Space| {
+            let volume = space.volume(name).filter(|it| it.uuid == uuid && it.blocks >= blocks);
+            volume.map(|volume| volume_info(volume, space))
         };
-        // A row has at most 16 mirrors, and rows are zeroed one after the other.
-        let parts_of_row = record.width * u32::from(record.replicas);
-        for row in new.chunks(nearflash_units::index(parts_of_row)) {
-            thread::scope(|scope| {
-                let zeroing: Vec<_> = row.iter().map(|part| scope.spawn(|| zero(part))).collect();
-                let ended =
-                    zeroing.into_iter().map(|it| it.join().expect("zeroing does not panic"));
-                ended.collect::<Result<Vec<()>, _>>()
-            })?;
-        }
-        Ok(())
+        let is_missing = |served: &mut Served| find(&served.recorded.space).is_none();
+        let waited = self.changed.wait_timeout_while(self.served(), OFFER_MAX, is_missing);
+        let served = waited.unwrap_or_else(PoisonError::into_inner).0;
+        find(&served.recorded.space).ok_or_else(|| NodeError::NotServedYet { name: name.clone() })
     }
 
-    /// Zeroes a part through its node.
-    fn zero_part(
-        &self,
-        node: &NodeRecord,
-        (mirror, len): (MirrorKey, ByteLen),
-        zeroed: &Zeroed<'_>,
-    ) -> Result<(), String> {
-        let text = |error: nearflash::direct::Error| OneLine(error).to_string();
-        let peers = self.served().recorded.peers.clone().ok_or("this node has no secret")?;
-        let credentials = Credentials::new(PEER_KEY, &peers.secret.to_hex());
-        let credentials = credentials.map_err(|error| error.to_string())?;
-        let address = node.addresses.get(&Door::Direct).and_then(|it| it.first());
-        let address = address.ok_or("it has no address for the direct protocol")?;
-        let url: Url = format!("direct://{address}").parse().map_err(|error| format!("{error}"))?;
-        let client = Client::connect_to(url, credentials, Options::default()).map_err(text)?;
-        let name = part_name(mirror, false);
-        let until = Instant::now() + OFFER_MAX;
-        let part = loop {
-            match client.open(name.as_str()) {
-                Ok(part) => break part,
-                // The node has not heard of the volume yet.
-                Err(_) if Instant::now() < until => thread::sleep(PAUSE),
-                Err(error) => return Err(text(error)),
-            }
+    /// The jobs of the cluster.
+    pub(super) fn cluster_jobs(&self) -> Vec<JobInfo> {
+        let Some(follower) = self.cluster.get() else { return Vec::new() };
+        let state = follower.state();
+        state.jobs().iter().map(|(id, job)| self.job_info(&state, *id, job)).collect()
+    }
+
+    /// A job of the cluster.
+    pub(super) fn cluster_job(&self, id: u64) -> Option<JobInfo> {
+        self.cluster_jobs().into_iter().find(|job| job.id == id)
+    }
+
+    /// A job of the cluster once it has ended, or after `patience`.
+    pub(super) fn await_cluster_job(&self, id: u64, patience: Duration) -> Option<JobInfo> {
+        let ended = |state: &ClusterState| {
+            let job = state.jobs().get(&id);
+            job.is_none_or(|job| job.state.is_over()).then_some(())
         };
-        zero(&part, len, zeroed)
+        self.cluster.get()?.wait_for(patience, ended);
+        self.cluster_job(id)
+    }
+
+    /// Has a job of the cluster undone.
+    pub(super) fn cancel_cluster_job(&self, id: u64) -> Result<(), NodeError> {
+        Ok(self.cluster()?.change(Change::CancelJob { job: id }, CHANGE_MAX)?)
+    }
+
+    fn job_info(&self, state: &ClusterState, id: u64, job: &JobRecord) -> JobInfo {
+        let kind = match job.kind {
+            JobKind::CreateVolume => "volume-create",
+            JobKind::GrowVolume => "volume-resize",
+            JobKind::RemoveVolume => "volume-remove",
+        };
+        let shown = match job.state {
+            JobState::Running | JobState::Undoing => nearflash_api::JobState::Running,
+            JobState::Done => nearflash_api::JobState::Done,
+            JobState::Failed => nearflash_api::JobState::Failed,
+            JobState::Cancelled => nearflash_api::JobState::Cancelled,
+        };
+        let error = job.error.as_ref().map(|error| ApiError {
+            subject: Some(Subject::new("volume", &job.name)),
+            ..ApiError::new(ErrorCode::ClusterRefused, error.clone())
+        });
+        let done = match job.state {
+            JobState::Done => job.total_bytes,
+            _ => job
+                .total_bytes
+                .saturating_sub(state.bytes_to_zero(job, |place| self.zeroing.done(place)).0),
+        };
+        JobInfo {
+            id,
+            kind: kind.to_owned(),
+            volume: job.name.to_string(),
+            state: shown,
+            done_bytes: done,
+            total_bytes: job.total_bytes,
+            started_at: job.began,
+            ended_at: job.ended,
+            error,
+        }
     }
 
     /// A volume and its layout.
@@ -237,9 +275,11 @@ impl Node {
             let lens = rows.iter().flatten().map(|view| view.mirror.len.0);
             lens.sum::<u64>() * u64::from(record.replicas)
         };
-        let complete = nearflash_units::index(record.zeroed_rows).min(rows.len());
         let space_bytes = space(&rows);
-        let zeroed_bytes = (space(&rows[..complete]) + self.zeroing.of(uuid)).min(space_bytes);
+        let job = record.job.and_then(|job| state.jobs().get(&job));
+        let left =
+            job.map_or(0, |job| state.bytes_to_zero(job, |place| self.zeroing.done(place)).0);
+        let zeroed_bytes = space_bytes.saturating_sub(left);
         let rows = (0..).zip(rows);
         let mirrors = rows.flat_map(|(row, views)| {
             views.into_iter().map(|view| mirror_info(&state, row, &view)).collect::<Vec<_>>()
@@ -273,7 +313,7 @@ fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
         block_size: record.block_size,
         device: String::new(),
         provisioning: record.provisioning.to_string(),
-        job: None,
+        job: record.job,
         files: None,
     }
 }

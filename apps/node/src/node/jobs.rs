@@ -12,7 +12,8 @@ use nearflash_space::{Name, Space, Volume, VolumeError};
 use nearflash_units::ByteLen;
 
 use super::Node;
-use super::clock::now;
+use super::now;
+use super::zeroing;
 use crate::asker::Event;
 use crate::crew::Crew;
 use crate::error::NodeError;
@@ -22,9 +23,12 @@ use crate::volume_info::volume_info;
 /// The maximum number of jobs that run at a time.
 const WORKERS: usize = 4;
 
+/// The maximum number of places that the node zeroes at a time for jobs of the cluster.
+const ZEROING_THREADS: usize = 4;
+
 /// The time for which the answer to a change waits for its job: a device that can zero blocks by
 /// itself has finished by then.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest wait for a job that a request may ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -81,12 +85,28 @@ impl Workers {
                     node.run_job(id);
                 }
             };
-            if let Err(error) = it.crew.start(format!("job-{number}"), work) {
-                it.stop();
-                return Err(error);
-            }
+            it = it.with(format!("job-{number}"), work)?;
+        }
+        for number in 0..ZEROING_THREADS {
+            let node = Arc::clone(&it.node);
+            let work = move || {
+                while let Some(work) = node.zeroing.next() {
+                    zeroing::run(&node, &work);
+                }
+            };
+            it = it.with(format!("zero-{number}"), work)?;
         }
         Ok(it)
+    }
+
+    fn with(mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        match self.crew.start(name, work) {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.stop();
+                Err(error)
+            }
+        }
     }
 
     /// Stops the threads. Unfinished jobs remain recorded for the next run. Returns whether every
@@ -94,6 +114,7 @@ impl Workers {
     pub(crate) fn stop(self) -> bool {
         self.node.jobs.lock().handle_stop();
         self.node.jobs.changed.notify_all();
+        self.node.zeroing.end();
         self.node.tracing.end();
         let are_idle = self.crew.join(STOP_PATIENCE);
         if !are_idle {
@@ -131,7 +152,9 @@ impl Node {
             return Err(Refusal::TooManyJobs.into());
         }
         let mut fresh = self.copy();
-        fresh.last_job += 1;
+        // Jobs of a cluster have even numbers.
+        let in_cluster = u64::from(self.cluster.get().is_some());
+        fresh.last_job = (fresh.last_job + 1) | in_cluster;
         let id = fresh.last_job;
         let volume = reserve(&mut fresh.space, id)?;
         self.record(&mut fresh)?;
@@ -216,21 +239,32 @@ impl Node {
     }
 
     pub(super) fn job_list(&self) -> Vec<JobInfo> {
-        self.jobs.lock().iter().map(job_info).collect()
+        let own: Vec<JobInfo> = self.jobs.lock().iter().map(job_info).collect();
+        let mut all: Vec<JobInfo> = own.into_iter().chain(self.cluster_jobs()).collect();
+        all.sort_by_key(|job| job.started_at);
+        all
     }
 
     pub(super) fn job_show(&self, id: u64) -> Result<JobInfo, NodeError> {
-        self.jobs.lock().get(id).map(job_info).ok_or_else(|| Refusal::NoJob { id }.into())
+        let own = self.jobs.lock().get(id).map(job_info);
+        own.or_else(|| self.cluster_job(id)).ok_or_else(|| Refusal::NoJob { id }.into())
     }
 
     /// Waits until the job has ended, for at most [`WAIT_MAX`].
     pub(super) fn job_wait(&self, id: u64, patience: Duration) -> Result<JobInfo, NodeError> {
-        self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or_else(|| Refusal::NoJob { id }.into())
+        let patience = patience.min(WAIT_MAX);
+        let own = self.jobs.wait(id, patience);
+        let found = own.or_else(|| self.await_cluster_job(id, patience));
+        found.ok_or_else(|| Refusal::NoJob { id }.into())
     }
 
     /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this
     /// call waits briefly.
     pub(super) fn job_cancel(&self, id: u64) -> Result<JobInfo, NodeError> {
+        if self.jobs.lock().get(id).is_none() && self.cluster_job(id).is_some() {
+            self.cancel_cluster_job(id)?;
+            return self.job_wait(id, ANSWER_PATIENCE);
+        }
         self.check_cores()?;
         let cancelled = self.jobs.lock().handle_cancel(id);
         match cancelled {

@@ -39,8 +39,9 @@ impl Serve<TraceRun> for Node {
 
 impl Serve<VolumeCreate> for Node {
     fn serve(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
-        let state = self.cluster.get().map(|follower| follower.state());
-        let store = store_of(asked(&call)?, &self.served().recorded.space, state.as_deref());
+        let cluster = self.cluster.get().map(|follower| (follower.state(), follower.begin()));
+        let cluster = cluster.as_ref().map(|(state, begin)| (&**state, *begin));
+        let store = store_of(asked(&call)?, &self.served().recorded.space, cluster);
         let made = match store.map_err(NodeError::from)? {
             Store::Node(request) => self.create(&request)?,
             Store::Cluster { spec, note } => {

@@ -29,6 +29,7 @@ use super::Node;
 use super::board::Board;
 use super::mirrored::Mirrored;
 use super::withdrawn::{Withdrawals, Withdrawn};
+use super::zeroing;
 use crate::Ticket;
 use crate::remote::place_of;
 
@@ -108,6 +109,7 @@ impl Node {
             let _ = self.show_shared(next);
         }
         self.remove_mirrors();
+        zeroing::begin(self);
         self.report_withdrawals();
         waits
     }

@@ -4,16 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::{self, Builder};
-use std::time::{Duration, Instant};
+use std::thread::Builder;
+use std::time::Duration;
 
 use nearflash_planner::{Change, Lost};
+use nearflash_records::ClusterState;
 use nearflash_records::users::{answers, next_number};
 use nearflash_space::Name;
 use uuid::Uuid;
 
 use super::Node;
-use super::cluster::{CHANGE_MAX, PAUSE};
+use super::cluster::CHANGE_MAX;
 use crate::error::NodeError;
 
 /// The time for the answers of the other nodes. A node that was killed ends for the others sooner: its lease in
@@ -35,15 +36,14 @@ impl Node {
         let (node, number) = (self.catalog.node(), next_number(&follower.state(), volume));
         let asked = Change::TellUsers { volume, node, number, users: String::new() };
         follower.change(asked, CHANGE_MAX)?;
-        let since = Instant::now();
-        let found = loop {
-            let waited = since.elapsed();
-            let found = answers(&follower.state(), volume, number, waited < START_MAX);
-            if found.silent.is_empty() || waited >= ANSWER_MAX {
-                break found;
-            }
-            thread::sleep(PAUSE);
+        let all_answer = |state: &ClusterState, starting| {
+            let found = answers(state, volume, number, starting);
+            found.silent.is_empty().then_some(found)
         };
+        let found = follower.wait_for(START_MAX, |state| all_answer(state, true));
+        let found = found
+            .or_else(|| follower.wait_for(ANSWER_MAX - START_MAX, |state| all_answer(state, false)))
+            .unwrap_or_else(|| answers(&follower.state(), volume, number, false));
         Ok(nearflash_planner::usage::check_elsewhere(&found, name, lost)?)
     }
 

@@ -44,6 +44,12 @@ impl Withdrawn {
         Self { uuids, names, places: vec![place], ticket, since: Instant::now() }
     }
 
+    /// A place that this node zeroes.
+    pub(super) fn zeroed(place: Extent, ticket: Ticket) -> Self {
+        let (uuids, names) = (BTreeSet::new(), BTreeSet::new());
+        Self { uuids, names, places: vec![place], ticket, since: Instant::now() }
+    }
+
     pub(super) fn ticket(&self) -> &Ticket {
         &self.ticket
     }
@@ -73,15 +79,20 @@ impl Withdrawals {
 
     /// Whether a volume on this space may be served.
     pub(super) fn allow(&self, volume: &Volume, places: &[Extent]) -> bool {
-        let overlaps = |it: &Withdrawn| {
-            it.places.iter().any(|held| places.iter().any(|place| overlap(held, place)))
-        };
-        !self.0.iter().any(|it| it.uuids.contains(&volume.uuid) || overlaps(it))
+        !self.0.iter().any(|it| it.uuids.contains(&volume.uuid)) && self.are_free(places)
     }
 
-    /// The withdrawals that have waited for long, with the names of devices.
+    /// Whether nothing is under way on this space any more.
+    pub(super) fn are_free(&self, places: &[Extent]) -> bool {
+        let mut held = self.0.iter().flat_map(|it| &it.places);
+        !held.any(|held| places.iter().any(|place| overlap(held, place)))
+    }
+
+    /// The withdrawals that have waited for long, with the names of devices. Places that are being zeroed are left out.
     pub(super) fn shown(&self, name: impl Fn(DeviceId) -> Option<String>) -> Vec<WithdrawalInfo> {
-        let is_late = |it: &&Withdrawn| !it.ticket.is_over() && it.since.elapsed() >= SHOWN_AFTER;
+        let is_late = |it: &&Withdrawn| {
+            !it.names.is_empty() && !it.ticket.is_over() && it.since.elapsed() >= SHOWN_AFTER
+        };
         let info = |it: &Withdrawn| WithdrawalInfo {
             volumes: it.names.iter().cloned().collect(),
             devices: it.devices().into_iter().filter_map(&name).collect(),

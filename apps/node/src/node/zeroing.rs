@@ -1,159 +1,146 @@
-//! How far this node has zeroed the new rows of volumes of the cluster.
+//! Zeroing the places of new rows on the slices of this node, which jobs of the cluster wait for.
+//!
+//! The threads operate on the devices themselves, next to the cores. The space of a place counts as in use
+//! meanwhile ([`Withdrawn`]): nothing else is served or zeroed there before the operations have ended, also if
+//! the job is undone.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use nearflash::Volume;
-use nearflash_units::{ByteLen, MIB, OneLine};
-use uuid::Uuid;
+use nearflash_cluster::compile::ToZero;
+use nearflash_records::state::NewPlace;
+use nearflash_space::Extent;
+use nearflash_units::{ByteLen, OneLine};
 
-/// The length that one request zeroes. A node must answer it before it counts as silent.
-const STEP: u64 = 256 * MIB;
+use super::Node;
+use super::withdrawn::Withdrawn;
+use crate::Ticket;
+use crate::asker::Event;
+use crate::prepare::zero;
 
-/// A part of a volume on another node, or on this one.
-pub(super) trait Part {
-    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), String>;
-    fn flush(&self) -> Result<(), String>;
-    /// The connections that were lost and replaced.
-    fn replaced_connections(&self) -> u64;
-}
-
-impl Part for Volume {
-    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), String> {
-        Self::write_zeroes(self, offset, len).map_err(|error| OneLine(error).to_string())
-    }
-
-    fn flush(&self) -> Result<(), String> {
-        Self::flush(self).map_err(|error| OneLine(error).to_string())
-    }
-
-    fn replaced_connections(&self) -> u64 {
-        Self::replaced_connections(self)
-    }
-}
-
-/// Zeroes a part, durably. The flush says nothing about what was zeroed over a connection that was lost: the
-/// machine of the node may have lost it with its power.
-pub(super) fn zero(part: &impl Part, len: ByteLen, zeroed: &Zeroed<'_>) -> Result<(), String> {
-    let replaced = part.replaced_connections();
-    let mut offset = 0;
-    while offset < len.0 {
-        let step = STEP.min(len.0 - offset);
-        part.write_zeroes(offset, step)?;
-        offset += step;
-        zeroed.add(step);
-    }
-    part.flush()?;
-    if part.replaced_connections() != replaced {
-        return Err("the connection was lost meanwhile, and zeroes perhaps with it".to_owned());
-    }
-    Ok(())
-}
-
-/// The bytes of each volume that have been zeroed beyond its complete rows.
+/// The places that this node zeroes.
 #[derive(Debug, Default)]
-pub(super) struct Zeroing(Mutex<BTreeMap<Uuid, u64>>);
+pub(super) struct Zeroing {
+    works: Mutex<Works>,
+    has_work: Condvar,
+}
 
-/// A volume that is being zeroed. It is forgotten when this is dropped.
+#[derive(Debug, Default)]
+struct Works {
+    /// Those that jobs wait for, also when they have ended here.
+    all: BTreeMap<NewPlace, Arc<Work>>,
+    waiting: VecDeque<Arc<Work>>,
+    is_ending: bool,
+}
+
+/// A place that is being zeroed.
 #[derive(Debug)]
-pub(super) struct Zeroed<'a> {
-    all: &'a Zeroing,
-    volume: Uuid,
+pub(super) struct Work {
+    wanted: ToZero,
+    extent: Extent,
+    /// The bytes that have been zeroed.
+    done: AtomicU64,
+    /// No job waits for it any more, or the node ends.
+    is_over: AtomicBool,
+    ticket: Ticket,
 }
 
 impl Zeroing {
-    pub(super) fn begin(&self, volume: Uuid) -> Zeroed<'_> {
-        self.lock().insert(volume, 0);
-        Zeroed { all: self, volume }
-    }
-
-    /// The bytes that have been zeroed; 0 if this node does not zero the volume.
-    pub(super) fn of(&self, volume: Uuid) -> u64 {
-        self.lock().get(&volume).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, u64>> {
-        // No code panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Zeroed<'_> {
-    pub(super) fn add(&self, bytes: u64) {
-        if let Some(zeroed) = self.all.lock().get_mut(&self.volume) {
-            *zeroed = zeroed.saturating_add(bytes);
-        }
-    }
-}
-
-impl Drop for Zeroed<'_> {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.volume);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    /// A part whose node loses its power after so many steps. The connection is replaced silently.
-    struct Failing {
-        steps: Cell<u64>,
-        fails_after: u64,
-        unflushed: Cell<u64>,
-        zeroes: Cell<u64>,
-    }
-
-    impl Part for Failing {
-        fn write_zeroes(&self, _offset: u64, len: u64) -> Result<(), String> {
-            self.steps.set(self.steps.get() + 1);
-            if self.steps.get() == self.fails_after {
-                self.unflushed.set(0);
-            }
-            self.unflushed.set(self.unflushed.get() + len);
-            Ok(())
-        }
-
-        fn flush(&self) -> Result<(), String> {
-            self.zeroes.set(self.zeroes.get() + self.unflushed.take());
-            Ok(())
-        }
-
-        fn replaced_connections(&self) -> u64 {
-            u64::from(self.steps.get() >= self.fails_after)
-        }
-    }
-
-    #[test]
-    fn a_part_counts_as_zeroed_only_if_no_power_was_lost_between_two_steps() {
-        let (zeroing, len) = (Zeroing::default(), ByteLen(4 * STEP));
-        for fails_after in 1..=6 {
-            let part = Failing {
-                steps: Cell::new(0),
-                fails_after,
-                unflushed: Cell::new(0),
-                zeroes: Cell::new(0),
-            };
-            let zeroed = zero(&part, len, &zeroing.begin(Uuid::nil()));
-            assert!(zeroed.is_err() || part.zeroes.get() == len.0, "after {fails_after}");
-            assert_eq!(zeroed.is_ok(), fails_after > 4);
-        }
-    }
-
-    #[test]
-    fn the_parts_of_a_volume_add_up_until_its_zeroing_ends() {
-        let (zeroing, volume) = (Zeroing::default(), Uuid::from_u128(7));
-        let zeroed = zeroing.begin(volume);
-        std::thread::scope(|scope| {
-            for part in 1..=3 {
-                let zeroed = &zeroed;
-                scope.spawn(move || zeroed.add(part));
-            }
+    /// Ends the work on all other places.
+    fn keep(&self, wanted: &BTreeSet<NewPlace>) {
+        self.lock().all.retain(|place, work| {
+            let is_wanted = wanted.contains(place);
+            work.is_over.fetch_or(!is_wanted, Ordering::Relaxed);
+            is_wanted
         });
-        assert_eq!((zeroing.of(volume), zeroing.of(Uuid::nil())), (6, 0));
-        drop(zeroed);
-        assert_eq!(zeroing.of(volume), 0);
+    }
+
+    fn has(&self, place: &NewPlace) -> bool {
+        self.lock().all.contains_key(place)
+    }
+
+    fn begin(&self, work: Work) {
+        let (place, work) = (work.wanted.place, Arc::new(work));
+        let mut works = self.lock();
+        works.all.insert(place, Arc::clone(&work));
+        works.waiting.push_back(work);
+        self.has_work.notify_one();
+    }
+
+    /// Waits for the next place to zero. `None` when the node ends.
+    pub(super) fn next(&self) -> Option<Arc<Work>> {
+        let nothing = |works: &mut Works| !works.is_ending && works.waiting.is_empty();
+        let works = self.has_work.wait_while(self.lock(), nothing);
+        let mut works = works.unwrap_or_else(PoisonError::into_inner);
+        if works.is_ending { None } else { works.waiting.pop_front() }
+    }
+
+    /// The bytes of a place that this node has zeroed.
+    pub(super) fn done(&self, place: &NewPlace) -> ByteLen {
+        let done = self.lock().all.get(place).map(|work| work.done.load(Ordering::Relaxed));
+        ByteLen(done.unwrap_or_default())
+    }
+
+    /// The node ends.
+    pub(super) fn end(&self) {
+        let mut works = self.lock();
+        works.is_ending = true;
+        works.all.values().for_each(|work| work.is_over.store(true, Ordering::Relaxed));
+        self.has_work.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Works> {
+        // No code panics while the lock is held.
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins to zero the places that jobs wait for, except where something may still be under way.
+pub(super) fn begin(node: &Node) {
+    let wanted = node.shared().tables.to_zero.clone();
+    node.zeroing.keep(&wanted.iter().map(|it| it.place).collect());
+    for wanted in wanted {
+        let NewPlace { slice, start, .. } = wanted.place;
+        if node.zeroing.has(&wanted.place) {
+            continue;
+        }
+        let extent = {
+            let shared = node.shared();
+            let extent =
+                shared.slices.get(&slice).map(|&device| Extent { device, start, len: wanted.len });
+            extent.filter(|extent| shared.withdrawals.are_free(&[*extent]))
+        };
+        let Some(extent) = extent else { continue };
+        let ticket = Ticket::waiting(1);
+        node.await_older(Withdrawn::zeroed(extent, ticket.clone()));
+        let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        node.zeroing.begin(Work { wanted, extent, done, is_over, ticket });
+    }
+}
+
+/// Zeroes a place, durably, and tells the job.
+pub(super) fn run(node: &Node, work: &Work) {
+    let Work { wanted, extent, done, is_over, ticket } = work;
+    let mut goes_on = |len: ByteLen| {
+        done.fetch_add(len.0, Ordering::Relaxed);
+        !is_over.load(Ordering::Relaxed)
+    };
+    let zeroed = match goes_on(ByteLen(0)) {
+        true => zero(&node.devices(), &[*extent], wanted.provisioning, &mut goes_on),
+        false => Ok(false),
+    };
+    ticket.settle();
+    let Some(follower) = node.cluster.get() else { return };
+    match zeroed {
+        Ok(true) => follower.zeroed(wanted.place),
+        Ok(false) => {}
+        Err(error) => {
+            // It may have made its device suspect.
+            node.asker.tell(Event::Suspect);
+            let (job, error) = (wanted.job, OneLine(error).to_string());
+            tracing::error!("job {job} of the cluster failed here: {error}");
+            follower.zeroing_failed(job, error);
+        }
     }
 }

@@ -25,7 +25,8 @@ pub enum Outcome {
 /// A change under way.
 #[derive(Debug)]
 pub(super) struct Running {
-    id: ChangeId,
+    /// The number that a caller gave it; `None` if a job of the cluster needs it.
+    id: Option<ChangeId>,
     change: Change,
     /// The transaction that was sent, until its outcome is known.
     txn: Option<Txn>,
@@ -66,10 +67,15 @@ impl Running {
 impl Agent {
     /// Submits a change; its outcome comes from [`Self::poll_outcome`].
     pub fn submit(&mut self, now: Nanos, id: ChangeId, change: Change) {
-        if self.changes.len() == CHANGES_MAX {
+        if self.changes.len() >= CHANGES_MAX {
             self.outcomes.push_back((id, Outcome::Busy));
             return;
         }
+        self.add(now, Some(id), change);
+    }
+
+    /// Adds a change to those that wait.
+    pub(super) fn add(&mut self, now: Nanos, id: Option<ChangeId>, change: Change) {
         self.changes.push_back(Running {
             id,
             change,
@@ -159,8 +165,13 @@ impl Agent {
     }
 
     fn conclude(&mut self, now: Nanos, outcome: Outcome) {
-        if let Some(running) = self.changes.pop_front() {
-            self.outcomes.push_back((running.id, outcome));
+        match self.changes.pop_front().map(|running| running.id) {
+            Some(Some(id)) => self.outcomes.push_back((id, outcome)),
+            Some(None) => {
+                self.jobs.iter_mut().for_each(|jobs| jobs.handle_outcome(now, outcome.clone()));
+                self.due.insert(Task::Jobs, now);
+            }
+            None => {}
         }
         if !self.changes.is_empty() {
             self.due.insert(Task::Step, now);

@@ -44,7 +44,7 @@ fn cluster_with(nodes: u16, spec: &VolumeSpec) -> Model {
 
 fn add(model: &mut Model, spec: &VolumeSpec) {
     model.carry_out(&Change::CreateVolume(spec.clone())).unwrap();
-    model.show(spec.uuid, spec.blocks.0).unwrap();
+    model.finish(spec.uuid).unwrap();
 }
 
 fn start(model: &mut Model, number: u16) {
@@ -151,7 +151,7 @@ fn data_that_was_lost_with_a_removed_node_is_named_until_its_volume_is_removed()
         said.contains("parts of v1 were lost with n2, which was removed: `nearflash"),
         "{said}"
     );
-    model.carry_out(&Change::RemoveVolume { volume: volume(1, ByteLen(GIB)).uuid }).unwrap();
+    model.remove(volume(1, ByteLen(GIB)).uuid).unwrap();
     assert_eq!(say(&healthy(), &model).0, Level::Ok);
 }
 

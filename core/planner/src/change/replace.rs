@@ -18,7 +18,7 @@ use nearflash_records::store::Put;
 use uuid::Uuid;
 
 use super::place::Rooms;
-use super::volume::{change_room, drop_last_row};
+use super::volume::{change_room, drop_last_row, forget_zeroed};
 use super::{Draft, Step};
 use crate::refusal::{Affected, Refusal};
 
@@ -254,9 +254,12 @@ fn drop_unfinished_row(
         return Ok(false);
     }
     let Some(last) = rows.last() else { return Ok(false) };
-    let mut volume = known.clone();
-    drop_last_row(draft, &mut volume, last)?;
-    draft.put(Key::Volume(uuid), &volume)?;
+    draft.decided_on(Key::Volume(uuid))?;
+    if !forget_zeroed(draft, last)? {
+        let mut volume = known.clone();
+        drop_last_row(draft, &mut volume, last)?;
+        draft.put(Key::Volume(uuid), &volume)?;
+    }
     Ok(true)
 }
 

@@ -1,4 +1,5 @@
-//! Creating, growing and removing volumes, row by row: a row is one transaction.
+//! Creating, growing and removing volumes, row by row: a row is one transaction. What follows the first one is
+//! the work of a [job](super::steps).
 //!
 //! The first row is written together with the volume, so that the transaction changes rooms, which
 //! are never deleted: a late copy of it cannot bring a removed volume back.
@@ -6,8 +7,8 @@
 use nearflash_device::MirrorKey;
 use nearflash_records::key::Key;
 use nearflash_records::record::{
-    InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
-    VolumeState, WIDTH_MAX, is_stripe_unit,
+    InSyncRecord, JobKind, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema,
+    VolumeRecord, VolumeState, WIDTH_MAX, is_stripe_unit,
 };
 use nearflash_records::state::{ClusterState, MirrorView};
 use nearflash_records::store::Put;
@@ -16,7 +17,7 @@ use nearflash_units::{Blocks, ByteLen};
 use uuid::Uuid;
 
 use super::place::{Rooms, Row};
-use super::{Draft, Refusal, Step, VolumeSpec};
+use super::{Begin, Draft, Refusal, Step, VolumeSpec, job};
 
 /// The ordinal of the first primary replica.
 const FIRST: u32 = 0;
@@ -27,15 +28,11 @@ pub(super) fn create(
     spec: &VolumeSpec,
     begun: bool,
 ) -> Result<Step, Refusal> {
-    if let Some(volume) = state.volumes().get(&spec.uuid) {
-        return match volume.state {
-            VolumeState::Ready => Ok(Step::Done),
-            VolumeState::Making => extend(state, spec.uuid, volume, volume.blocks),
-            VolumeState::Removing => Err(Refusal::Removed(spec.uuid)),
-        };
-    }
-    if begun {
-        return Err(Refusal::Vanished(spec.name.clone()));
+    match state.volumes().get(&spec.uuid).map(|volume| volume.state) {
+        Some(VolumeState::Ready | VolumeState::Making) => return Ok(Step::Done),
+        Some(VolumeState::Removing) => return Err(Refusal::Removed(spec.uuid)),
+        None if begun => return Err(Refusal::Vanished(spec.name.clone())),
+        None => {}
     }
     let bytes = spec.blocks.0.checked_mul(u64::from(spec.block_size.bytes()));
     let len = bytes.filter(|bytes| *bytes != 0).map(ByteLen);
@@ -43,7 +40,7 @@ pub(super) fn create(
     if !is_stripe_unit(spec.stripe_unit) {
         return Err(Refusal::StripeUnit(spec.stripe_unit));
     }
-    let mut draft = Draft::new(state)?;
+    let mut draft = Draft::with_jobs(state)?;
     let name = Key::VolumeName(spec.name.clone());
     if draft.exists(name.clone())? {
         return Err(Refusal::VolumeNameTaken(spec.name.clone()));
@@ -57,6 +54,9 @@ pub(super) fn create(
     if width == 0 || width > slices.min(WIDTH_MAX) {
         return Err(Refusal::Width { wanted: width, slices });
     }
+    let total = ByteLen(len.0.saturating_mul(u64::from(spec.replicas)));
+    let (kind, of) = (JobKind::CreateVolume, (spec.uuid, &spec.name));
+    let job = job::begin(&mut draft, kind, of, total, spec.begin)?;
     let mut volume = VolumeRecord {
         schema: Schema,
         name: spec.name.clone(),
@@ -73,6 +73,8 @@ pub(super) fn create(
         provisioning: spec.provisioning,
         epoch: 1,
         state: VolumeState::Making,
+        planned: None,
+        job: Some(job),
     };
     // All rows are tried, so that a volume that does not fit is refused before anything is written.
     let rows = rooms.take_rows(width, len)?;
@@ -97,71 +99,62 @@ fn nsid(state: &ClusterState, spec: &VolumeSpec) -> Result<u32, Refusal> {
 }
 
 /// See [`super::Change::GrowVolume`].
-pub(super) fn grow(state: &ClusterState, uuid: Uuid, blocks: Blocks) -> Result<Step, Refusal> {
-    let volume = state.volumes().get(&uuid).ok_or(Refusal::NoVolume(uuid))?;
-    match volume.state {
-        VolumeState::Ready if volume.blocks >= blocks.0 => Ok(Step::Done),
-        VolumeState::Ready => extend(state, uuid, volume, blocks.0),
-        VolumeState::Making => Err(Refusal::NotReady(volume.name.clone())),
-        VolumeState::Removing => Err(Refusal::Removed(uuid)),
-    }
-}
-
-/// See [`super::Change::ShowBlocks`].
-pub(super) fn show(
+pub(super) fn grow(
     state: &ClusterState,
     uuid: Uuid,
-    rows: u32,
     blocks: Blocks,
+    by: Begin,
 ) -> Result<Step, Refusal> {
     let known = state.volumes().get(&uuid).ok_or(Refusal::NoVolume(uuid))?;
-    let mut volume = known.clone();
-    match volume.state {
-        VolumeState::Removing => return Err(Refusal::Removed(uuid)),
-        VolumeState::Ready if volume.blocks >= blocks.0 && volume.zeroed_rows >= rows => {
-            return Ok(Step::Done);
+    match (known.state, known.job) {
+        (VolumeState::Making, _) => return Err(Refusal::NotReady(known.name.clone())),
+        (VolumeState::Removing, _) => return Err(Refusal::Removed(uuid)),
+        (VolumeState::Ready, Some(_)) if known.planned == Some(blocks.0) => return Ok(Step::Done),
+        (VolumeState::Ready, Some(id)) => {
+            return Err(Refusal::JobUnderWay { name: known.name.clone(), id });
         }
-        VolumeState::Ready | VolumeState::Making => {}
+        (VolumeState::Ready, None) if known.blocks >= blocks.0 => return Ok(Step::Done),
+        (VolumeState::Ready, None) => {}
     }
-    let mut draft = Draft::new(state)?;
-    volume.zeroed_rows = volume.zeroed_rows.max(rows);
-    volume.blocks = volume.blocks.max(blocks.0);
-    let all = state.rows(uuid, known)?;
-    let zeroed = all.iter().take(nearflash_units::index(volume.zeroed_rows)).flatten();
-    let held: u64 = zeroed.map(|it| it.mirror.len.0).sum();
-    if volume.zeroed_rows > volume.rows || held < volume.len().0 {
-        return Err(Refusal::NotReady(volume.name));
-    }
-    volume.epoch = volume.epoch.saturating_add(u64::from(volume.state == VolumeState::Ready));
-    volume.state = VolumeState::Ready;
+    let mut draft = Draft::with_jobs(state)?;
+    let mut volume = known.clone();
+    let added = blocks.0.saturating_sub(known.blocks).checked_mul(u64::from(known.block_size));
+    let added = added.ok_or(Refusal::Length(blocks.0))?;
+    let total = ByteLen(added.saturating_mul(u64::from(known.replicas)));
+    let job = job::begin(&mut draft, JobKind::GrowVolume, (uuid, &known.name), total, by)?;
+    (volume.planned, volume.job) = (Some(blocks.0), Some(job));
+    // Written with the job, so that a length for which there is no room is refused before anything is written.
+    add_missing_row(&mut draft, uuid, &mut volume, blocks.0)?;
     draft.put(Key::Volume(uuid), &volume)?;
     draft.submit()
 }
 
-/// Adds a row if the rows do not hold `blocks`.
-fn extend(
-    state: &ClusterState,
+/// Adds a row if the rows do not hold `blocks`. Returns whether they did not.
+pub(super) fn add_missing_row(
+    draft: &mut Draft<'_>,
     uuid: Uuid,
-    known: &VolumeRecord,
+    volume: &mut VolumeRecord,
     blocks: u64,
-) -> Result<Step, Refusal> {
-    let mut draft = Draft::new(state)?;
-    let wanted = blocks.checked_mul(u64::from(known.block_size)).ok_or(Refusal::Length(blocks))?;
-    let rows = state.rows(uuid, known)?;
-    let held: u64 = rows.iter().flatten().map(|it| it.mirror.len.0).sum();
+) -> Result<bool, Refusal> {
+    let state = draft.state;
+    let wanted = blocks.checked_mul(u64::from(volume.block_size)).ok_or(Refusal::Length(blocks))?;
+    let ByteLen(held) = held(&state.rows(uuid, volume)?);
     if held >= wanted {
-        return Ok(Step::Done);
+        return Ok(false);
     }
-    let mut volume = known.clone();
     let mirrors = volume.rows.saturating_add(1).saturating_mul(volume.width);
     if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
         return Err(Refusal::Mirrors);
     }
     let mut rooms = Rooms::new(state, volume.placement, volume.replicas)?;
     let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
-    add_row(&mut draft, uuid, &mut volume, &added[0])?;
-    draft.put(Key::Volume(uuid), &volume)?;
-    draft.submit()
+    add_row(draft, uuid, volume, &added[0])?;
+    Ok(true)
+}
+
+/// The bytes that rows hold.
+pub(super) fn held(rows: &[Vec<MirrorView<'_>>]) -> ByteLen {
+    ByteLen(rows.iter().flatten().map(|it| it.mirror.len.0).sum())
 }
 
 /// Adds the records of a row's mirrors. Their replicas begin in sync, in the recorded incarnations
@@ -220,7 +213,24 @@ pub(super) fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refu
     }
 }
 
-/// Removes the records of a volume's last row.
+/// Deletes the notes that places of a row are zeroed. Returns whether there were any.
+pub(super) fn forget_zeroed(
+    draft: &mut Draft<'_>,
+    row: &[MirrorView<'_>],
+) -> Result<bool, Refusal> {
+    let mut were_any = false;
+    for view in row {
+        for replica in &view.replicas.replicas {
+            if draft.state.is_zeroed(view.key, replica.ordinal) {
+                draft.delete(Key::Zeroed(view.key, replica.ordinal))?;
+                were_any = true;
+            }
+        }
+    }
+    Ok(were_any)
+}
+
+/// Removes the records of a volume's last row, whose places are not noted as zeroed.
 pub(super) fn drop_last_row(
     draft: &mut Draft<'_>,
     volume: &mut VolumeRecord,
@@ -240,25 +250,53 @@ pub(super) fn drop_last_row(
 }
 
 /// See [`super::Change::RemoveVolume`].
-pub(super) fn remove(state: &ClusterState, uuid: Uuid) -> Result<Step, Refusal> {
+pub(super) fn remove(state: &ClusterState, uuid: Uuid, by: Begin) -> Result<Step, Refusal> {
     let Some(known) = state.volumes().get(&uuid) else {
         return Ok(Step::Done);
     };
     let mut draft = Draft::new(state)?;
-    let key = Key::Volume(uuid);
-    let mut volume = known.clone();
-    if known.state != VolumeState::Removing {
-        volume.state = VolumeState::Removing;
-    } else if super::users::forget(&mut draft, uuid)? {
-        return draft.submit();
-    } else if let Some(row) = state.rows(uuid, known)?.pop() {
-        drop_last_row(&mut draft, &mut volume, &row)?;
+    let is_removing = known.state == VolumeState::Removing;
+    if is_removing && known.job.is_some() {
+        return Ok(Step::Done);
+    }
+    if draft.has_jobs() {
+        if let Some(earlier) = known.job {
+            job::give_up(&mut draft, earlier, by.now)?;
+        }
+        let (kind, of) = (JobKind::RemoveVolume, (uuid, &known.name));
+        let job = Some(job::begin(&mut draft, kind, of, ByteLen(0), by)?);
+        let (state, planned) = (VolumeState::Removing, None);
+        draft.put(Key::Volume(uuid), &VolumeRecord { state, planned, job, ..known.clone() })?;
+    } else if is_removing {
+        release(&mut draft, uuid, known)?;
     } else {
+        let state = VolumeState::Removing;
+        draft.put(Key::Volume(uuid), &VolumeRecord { state, ..known.clone() })?;
+    }
+    draft.submit()
+}
+
+/// Releases some of what a volume has: the answers who uses it, then row by row, the last one first, and then the
+/// volume itself. Returns whether the volume is gone then.
+pub(super) fn release(
+    draft: &mut Draft<'_>,
+    uuid: Uuid,
+    known: &VolumeRecord,
+) -> Result<bool, Refusal> {
+    let key = Key::Volume(uuid);
+    if super::users::forget(draft, uuid)? {
+        return Ok(false);
+    }
+    let Some(row) = draft.state.rows(uuid, known)?.pop() else {
         draft.delete(Key::VolumeName(known.name.clone()))?;
         draft.delete(Key::Nsid(known.subsystem.clone(), known.nsid))?;
         draft.delete(key)?;
-        return draft.submit();
+        return Ok(true);
+    };
+    if !forget_zeroed(draft, &row)? {
+        let mut volume = known.clone();
+        drop_last_row(draft, &mut volume, &row)?;
+        draft.put(key, &volume)?;
     }
-    draft.put(key, &volume)?;
-    draft.submit()
+    Ok(false)
 }

@@ -1,6 +1,7 @@
 //! Changes on a model store: alone, at the same time, and with transactions that arrive late.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+mod jobs;
 mod replace;
 mod replicas;
 mod users;
@@ -10,8 +11,8 @@ use std::net::SocketAddr;
 
 use nearflash_cluster::compile;
 use nearflash_planner::model::{
-    CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, node, open_slice, register,
-    slice, volume,
+    CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, grow, node, open_slice, register,
+    remove, slice, volume,
 };
 use nearflash_planner::{Change, NodeSpec, Refusal, SliceSpec, Step, VolumeSpec};
 use nearflash_records::Key;
@@ -25,7 +26,7 @@ use uuid::Uuid;
 
 fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
     model.carry_out(&Change::CreateVolume(spec.clone()))?;
-    model.show(spec.uuid, spec.blocks.0)
+    model.finish(spec.uuid)
 }
 
 fn record(model: &Model, spec: &VolumeSpec) -> VolumeRecord {
@@ -63,13 +64,12 @@ fn a_volume_grows_by_rows_and_its_epoch_grows_with_it() {
     let spec = volume(1, ByteLen(4 * GIB));
     create(&mut model, &spec).unwrap();
     let blocks = Blocks(10 * GIB / 4096);
-    let grow = Change::GrowVolume { volume: spec.uuid, blocks };
+    let grow = grow(spec.uuid, blocks);
     model.carry_out(&grow).unwrap();
     let found = record(&model, &spec);
     assert_eq!((found.blocks, found.rows, found.zeroed_rows), (spec.blocks.0, 2, 1));
-    let early = Change::ShowBlocks { volume: spec.uuid, rows: 1, blocks };
-    assert_eq!(model.carry_out(&early), Err(Refusal::NotReady(spec.name.clone())));
-    model.show(spec.uuid, blocks.0).unwrap();
+    assert_eq!(compile(&model.state(), node(1)).volumes[0].rows.len(), 1);
+    model.finish(spec.uuid).unwrap();
     let found = record(&model, &spec);
     assert_eq!((found.blocks, found.rows, found.epoch), (blocks.0, 2, 2));
     assert_eq!(grow.plan(&model.state(), true), Ok(Step::Done));
@@ -82,7 +82,7 @@ fn the_space_of_a_removed_volume_is_free_again() {
     let spec = volume(1, ByteLen(70 * GIB));
     for _ in 0..3 {
         create(&mut model, &spec).unwrap();
-        model.carry_out(&Change::RemoveVolume { volume: spec.uuid }).unwrap();
+        model.remove(spec.uuid).unwrap();
         check_store(&model);
     }
     assert!(!model.records.keys().any(|key| key.contains("/mirror/") || key.contains("/nsid/")));
@@ -164,7 +164,7 @@ fn a_damaged_record_stops_changes_on_top_of_it_and_nothing_else() {
     model.write(vec![(key, Some(b"{}".to_vec()))]);
     state.apply(&model.history.last().unwrap().1[0]);
     assert_eq!(compile(&state, node(1)), before, "what is in use goes on");
-    let remove = Change::RemoveVolume { volume: spec.uuid };
+    let remove = remove(spec.uuid);
     let refused = remove.plan(&state, false).unwrap_err().to_string();
     assert!(refused.contains(&format!("volume/{}", spec.uuid)), "{refused}");
     assert!(register(3).plan(&state, false).is_ok(), "other changes go on");
@@ -203,7 +203,7 @@ fn a_late_copy_of_a_creation_does_not_bring_a_removed_volume_back() {
     let change = Change::CreateVolume(volume(1, ByteLen(GIB)));
     let Ok(Step::Submit(txn)) = change.plan(&model.state(), false) else { unreachable!() };
     model.carry_out(&change).unwrap();
-    model.carry_out(&Change::RemoveVolume { volume: volume(1, ByteLen(GIB)).uuid }).unwrap();
+    model.remove(volume(1, ByteLen(GIB)).uuid).unwrap();
     assert!(!model.txn(&txn));
 }
 
@@ -219,8 +219,8 @@ fn any_change() -> impl Strategy<Value = Change> {
                 let (volume, node) = (spec.uuid, node(at));
                 Change::TellUsers { volume, node, number: gib, users: String::new() }
             }
-            4 => Change::GrowVolume { volume: spec.uuid, blocks: spec.blocks },
-            _ => Change::RemoveVolume { volume: spec.uuid },
+            4 => grow(spec.uuid, spec.blocks),
+            _ => remove(spec.uuid),
         }
     })
 }

@@ -135,7 +135,7 @@ fn a_transaction_of_a_removal_fails_after_a_change_of_membership_or_a_start_of_t
     other.set_alive(3, true);
     assert!(!other.txn(&txn));
     let mut other = model.clone();
-    other.carry_out(&Change::RemoveVolume { volume: mirror.volume }).unwrap();
+    other.remove(mirror.volume).unwrap();
     assert!(!other.txn(&txn));
     assert!(model.txn(&txn) && !model.txn(&txn));
 }
@@ -156,7 +156,7 @@ fn the_only_copy_is_given_up_by_name_and_the_volume_stays_until_it_is_removed() 
     let tables = compile(&model.state(), node(1));
     assert_eq!(tables.left_out.keys().collect::<Vec<_>>(), [&plain.uuid]);
     assert!(Change::Repair.plan(&model.state(), false) == Ok(Step::Done));
-    model.carry_out(&Change::RemoveVolume { volume: plain.uuid }).unwrap();
+    model.remove(plain.uuid).unwrap();
     check_store(&model);
 }
 
@@ -246,7 +246,7 @@ fn a_growth_that_was_not_finished_is_undone_and_a_placement_on_the_node_ends() {
     create(&mut model, &spec).unwrap();
     (1..=3).for_each(|number| model.set_alive(number, true));
     let blocks = Blocks(6 * GIB / 4096);
-    let grow = Change::GrowVolume { volume: spec.uuid, blocks };
+    let grow = grow(spec.uuid, blocks);
     model.carry_out(&grow).unwrap();
     assert_eq!(record(&model, &spec).rows, 2);
     fail(&mut model, 3);
@@ -258,7 +258,7 @@ fn a_growth_that_was_not_finished_is_undone_and_a_placement_on_the_node_ends() {
     let found = record(&model, &spec);
     assert_eq!((found.rows, found.placement, found.blocks), (1, Placement::Spread, spec.blocks.0));
     model.carry_out(&grow).unwrap();
-    model.show(spec.uuid, blocks.0).unwrap();
+    model.finish(spec.uuid).unwrap();
     let made = VolumeSpec { nsid: Some(9), ..mirrored(2, ByteLen(GIB)) };
     model.carry_out(&Change::CreateVolume(made)).unwrap();
     model.set_alive(2, false);

@@ -80,7 +80,7 @@ fn two_nodes_hold_a_volume_of_one_nodes_length_and_not_more() {
         create(&mut model, &mirrored(2, ByteLen(2 * GIB))),
         Err(Refusal::Full { .. })
     ));
-    model.carry_out(&Change::RemoveVolume { volume: mirrored(1, ByteLen(GIB)).uuid }).unwrap();
+    model.remove(mirrored(1, ByteLen(GIB)).uuid).unwrap();
     assert!(!model.records.keys().any(|key| key.contains("/on/") || key.contains("/replicas/")));
     create(&mut model, &mirrored(2, ByteLen(39 * GIB))).unwrap();
     check_store(&model);
@@ -164,21 +164,26 @@ fn replicas_without_nodes_for_them_are_refused_with_the_remedy() {
 fn the_widest_row_is_one_transaction_of_an_etcd_that_nobody_has_configured() {
     let mut model = cluster_of(32, ByteLen(64 * GIB));
     let spec = VolumeSpec { width: Some(WIDTH_MAX), ..mirrored(1, ByteLen(64 * GIB)) };
-    let fits = |change: &Change, state: &ClusterState| {
+    let fits_within = |change: &Change, state: &ClusterState, least: usize| {
         let Ok(Step::Submit(txn)) = change.plan(state, false) else { unreachable!() };
         assert!(txn.compares.len() <= TXN_OPERATIONS_MAX, "{} compares", txn.compares.len());
         let changed = txn.puts.len() + txn.deletes.len();
-        assert!((96..=TXN_OPERATIONS_MAX).contains(&changed), "{changed} keys");
+        assert!((least..=TXN_OPERATIONS_MAX).contains(&changed), "{changed} keys");
         txn
     };
+    let fits = |change: &Change, state: &ClusterState| fits_within(change, state, 96);
+    let zeroed =
+        |model: &Model| Change::NoteZeroed { places: model.state().places_to_zero().collect() };
     let creation = fits(&Change::CreateVolume(spec.clone()), &model.state());
     assert!(model.txn(&creation));
     let used: BTreeSet<Uuid> = tables(&model).slices.keys().copied().collect();
     assert_eq!(used.len(), 32, "nodes without a first replica take the second ones");
-    let remove = Change::RemoveVolume { volume: spec.uuid };
-    let Ok(Step::Submit(txn)) = remove.plan(&model.state(), false) else { unreachable!() };
-    assert!(model.txn(&txn));
-    fits(&remove, &model.state());
+    let noted = fits_within(&zeroed(&model), &model.state(), 32);
+    assert!(model.txn(&noted));
+    let counted = fits_within(&model.carry_on(spec.uuid), &model.state(), 34);
+    assert!(counted.deletes.len() == 32 && model.txn(&counted));
+    model.carry_out(&remove(spec.uuid)).unwrap();
+    fits(&model.carry_on(spec.uuid), &model.state());
 }
 
 #[test]
@@ -199,7 +204,7 @@ fn a_late_copy_of_a_creation_does_not_bring_a_removed_mirrored_volume_back() {
     let change = Change::CreateVolume(spec.clone());
     let Ok(Step::Submit(txn)) = change.plan(&model.state(), false) else { unreachable!() };
     model.carry_out(&change).unwrap();
-    model.carry_out(&Change::RemoveVolume { volume: spec.uuid }).unwrap();
+    model.remove(spec.uuid).unwrap();
     assert!(!model.txn(&txn));
 }
 
@@ -208,13 +213,12 @@ fn a_removal_waits_for_no_membership_and_overwrites_none() {
     let mut model = cluster_of(2, ByteLen(40 * GIB));
     let spec = mirrored(1, ByteLen(GIB));
     create(&mut model, &spec).unwrap();
-    let remove = Change::RemoveVolume { volume: spec.uuid };
-    let Ok(Step::Submit(first)) = remove.plan(&model.state(), false) else { unreachable!() };
-    assert!(model.txn(&first));
-    let Ok(Step::Submit(row)) = remove.plan(&model.state(), true) else { unreachable!() };
+    model.carry_out(&remove(spec.uuid)).unwrap();
+    let next = model.carry_on(spec.uuid);
+    let Ok(Step::Submit(row)) = next.plan(&model.state(), false) else { unreachable!() };
     rewrite(&mut model, MirrorKey { volume: spec.uuid, number: 0 }, |it| it.term = 2);
     assert!(!model.txn(&row), "it was decided on the earlier membership");
-    model.carry_out(&remove).unwrap();
+    model.finish(spec.uuid).unwrap();
     check_store(&model);
 }
 
@@ -239,25 +243,40 @@ fn a_failover_changes_the_membership_and_no_place() {
 }
 
 #[test]
-fn replicas_are_parts_until_they_are_zeroed() {
+fn each_node_zeroes_the_replicas_on_its_slices() {
     let mut model = cluster_of(2, ByteLen(40 * GIB));
     let spec = mirrored(1, ByteLen(4 * GIB));
     model.carry_out(&Change::CreateVolume(spec.clone())).unwrap();
     for number in [1, 2] {
         let tables = compile(&model.state(), node(number));
         assert!(tables.volumes.is_empty() && tables.mirrors.iter().all(|it| !it.is_zeroed));
-        assert_eq!(tables.parts.len(), 2, "a replica of each mirror is on the node");
-        for (part, mirror) in tables.parts.iter().zip(&tables.mirrors) {
-            assert_eq!((part.place.slice, part.len), (slice(number), mirror.len));
-            assert_eq!(part.name(), part_name(mirror.key, false));
+        assert_eq!((tables.to_zero.len(), tables.parts.len()), (2, 0), "one of each mirror");
+        for (it, mirror) in tables.to_zero.iter().zip(&tables.mirrors) {
+            assert_eq!((it.place.slice, it.place.mirror), (slice(number), mirror.key));
+            assert_eq!(it.len, mirror.len);
         }
     }
-    model.show(spec.uuid, spec.blocks.0).unwrap();
-    let grow = Change::GrowVolume { volume: spec.uuid, blocks: Blocks(6 * GIB / 4096) };
+    model.finish(spec.uuid).unwrap();
+    let grow = grow(spec.uuid, Blocks(6 * GIB / 4096));
     model.carry_out(&grow).unwrap();
     let tables = tables(&model);
-    assert_eq!((tables.volumes[0].rows.len(), tables.mirrors.len(), tables.parts.len()), (1, 4, 2));
-    assert!(tables.parts.iter().all(|it| it.place.mirror.number >= 2));
+    assert_eq!((tables.volumes[0].rows.len(), tables.mirrors.len()), (1, 4));
+    assert!(tables.to_zero.len() == 2 && tables.parts.is_empty());
+    assert!(tables.to_zero.iter().all(|it| it.place.mirror.number >= 2));
+}
+
+#[test]
+fn below_level_2_older_programs_zero_the_replicas_through_their_nodes() {
+    let mut model = cluster_of(2, ByteLen(40 * GIB));
+    let spec = mirrored(1, ByteLen(4 * GIB));
+    model.carry_out(&Change::CreateVolume(spec.clone())).unwrap();
+    model.set_level(1);
+    let tables = compile(&model.state(), node(1));
+    assert!(!tables.parts.is_empty());
+    for (part, mirror) in tables.parts.iter().zip(&tables.mirrors) {
+        assert_eq!((part.place.slice, part.len), (slice(1), mirror.len));
+        assert_eq!(part.name(), part_name(mirror.key, false));
+    }
 }
 
 #[test]
@@ -349,10 +368,10 @@ proptest! {
             let made = model.state().volumes().contains_key(&spec.uuid);
             let before = model.revision;
             let ended = match kind {
-                0 => model.carry_out(&Change::RemoveVolume { volume: spec.uuid }),
+                0 => model.remove(spec.uuid),
                 1 if made => {
-                    let grow = Change::GrowVolume { volume: spec.uuid, blocks: spec.blocks };
-                    model.carry_out(&grow).and_then(|()| model.show(spec.uuid, spec.blocks.0))
+                    let grow = grow(spec.uuid, spec.blocks);
+                    model.carry_out(&grow).and_then(|()| model.finish(spec.uuid))
                 }
                 _ if made => Ok(()),
                 _ => create(&mut model, &spec),

@@ -80,8 +80,9 @@ fn the_answers_about_a_volume_go_with_it_however_many_there_are_and_do_not_come_
     for at in 1..=250 {
         model.carry_out(&tell(1, at, "")).unwrap();
     }
-    let remove = Change::RemoveVolume { volume };
-    while let Ok(Step::Submit(txn)) = remove.plan(&model.state(), true) {
+    model.carry_out(&remove(volume)).unwrap();
+    let next = model.carry_on(volume);
+    while let Ok(Step::Submit(txn)) = next.plan(&model.state(), false) {
         assert!(txn.compares.len() <= TXN_OPERATIONS_MAX);
         assert!(txn.puts.len() + txn.deletes.len() <= TXN_OPERATIONS_MAX);
         assert!(model.txn(&txn) && !model.txn(&txn));

@@ -11,8 +11,22 @@ use uuid::Uuid;
 use super::{Record, Schema, as_text};
 use crate::key::ORDINAL_MAX;
 
-/// The feature level of this program. A cluster of a higher level is refused.
-pub const FEATURE_LEVEL: u32 = 1;
+/// The feature level of this program. A cluster of a higher level is refused. Level 2 has jobs.
+pub const FEATURE_LEVEL: u32 = 2;
+
+/// The lowest feature level whose clusters have jobs.
+pub const JOBS_LEVEL: u32 = 2;
+
+/// The version of a program in the record of its node. Programs of level 1 wrote no level.
+pub fn version_with_level(version: &str) -> String {
+    format!("{version}+level.{FEATURE_LEVEL}")
+}
+
+/// The feature level of the program that wrote this version.
+pub fn level_of(version: &str) -> u32 {
+    let level = version.split_once("+level.").and_then(|(_, level)| level.parse().ok());
+    level.unwrap_or(1)
+}
 
 /// Most addresses of one door.
 pub const ADDRESSES_MAX: usize = 8;

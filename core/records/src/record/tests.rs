@@ -24,6 +24,8 @@ fn volume() -> VolumeRecord {
         provisioning: nearflash_space::Provisioning::Thin,
         epoch: 1,
         state: VolumeState::Ready,
+        planned: None,
+        job: None,
     }
 }
 

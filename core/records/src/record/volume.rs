@@ -55,6 +55,12 @@ pub struct VolumeRecord {
     pub epoch: u64,
     /// Whether it can be used.
     pub state: VolumeState,
+    /// Its length in blocks once its job has ended; absent if the job does not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<u64>,
+    /// The one job that changes its rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
 }
 
 /// Whether a volume can be used.
@@ -219,6 +225,10 @@ impl Placement {
 }
 
 impl VolumeRecord {
+    fn has_len(&self, blocks: u64) -> bool {
+        blocks.checked_mul(u64::from(self.block_size)).is_some()
+    }
+
     /// Its length in bytes; `check` makes it representable.
     pub fn len(&self) -> ByteLen {
         ByteLen(self.blocks.saturating_mul(u64::from(self.block_size)))
@@ -235,9 +245,7 @@ impl Record for VolumeRecord {
         match self {
             _ if BlockSize::from_bytes(self.block_size).is_none() => Err("block_size is unknown"),
             _ if self.blocks == 0 => Err("blocks is 0"),
-            _ if self.blocks.checked_mul(u64::from(self.block_size)).is_none() => {
-                Err("blocks are more than 2^64 bytes")
-            }
+            _ if !self.has_len(self.blocks) => Err("blocks are more than 2^64 bytes"),
             _ if !is_stripe_unit(self.stripe_unit) => {
                 Err("stripe_unit is not a power of two from 4 KiB to 1 MiB")
             }
@@ -245,6 +253,10 @@ impl Record for VolumeRecord {
             _ if self.rows.checked_mul(self.width).is_none() => Err("rows are too many"),
             _ if self.zeroed_rows > self.rows => Err("zeroed_rows are more than rows"),
             _ if self.replicas == 0 => Err("replicas is 0"),
+            _ if self.planned.is_some() && self.job.is_none() => Err("planned needs a job"),
+            _ if self.planned.is_some_and(|it| !self.has_len(it)) => {
+                Err("planned is more than 2^64 bytes")
+            }
             _ if self.nsid == 0 || self.nsid > NAMESPACES_PER_SUBSYSTEM_MAX => {
                 Err("nsid is out of range")
             }
