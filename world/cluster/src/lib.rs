@@ -32,10 +32,12 @@ mod pki;
 mod pulse;
 mod remove;
 mod status;
+mod stored;
 mod supervisor;
 #[cfg(test)]
 mod tests;
 mod token;
+mod told;
 
 pub use accept::{Kept, Restored, accept_restored};
 pub use access::StoreAccess;
@@ -53,8 +55,10 @@ pub use remove::{
     Removed, RemovedMachine, Repaired, Upgraded, loss, remove, remove_machine, repair, upgrade,
 };
 pub use status::{ClusterStatus, MemberStatus, NodeStatus, StatusPart, status};
+pub use stored::{known, mirror_record, record_of};
 pub use supervisor::Supervisor;
 pub use token::{TokenError, read_token};
+pub use told::{Absence, OnTables, Told, View};
 
 /// Reports the progress of a command that takes longer than a moment.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

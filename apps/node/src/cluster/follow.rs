@@ -4,9 +4,8 @@
 //! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -14,7 +13,9 @@ use nearflash_api::{ClusterNodeInfo, ClusterView};
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::{Agent, ChangeId, Level, NodeSummary, Outcome, Part, summary, verdict};
-use nearflash_cluster_store::{Calls, ClusterError, Members, StoreAccess, boot_time, now};
+use nearflash_cluster_store::{
+    Absence, Calls, ClusterError, Members, OnTables, StoreAccess, Told, View, boot_time, now,
+};
 use nearflash_mirror::membership::MirrorConfig;
 use nearflash_planner::{Begin, Change, Refusal};
 use nearflash_records::Endpoint;
@@ -29,7 +30,6 @@ use tokio::task::{AbortHandle, LocalSet};
 use uuid::Uuid;
 
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
-use super::told::{Absence, OnTables, Shared, View, lock};
 use crate::OnMirrors;
 use crate::end_of_panic::EndOfPanic;
 
@@ -74,7 +74,7 @@ pub(crate) type OnJobs = Arc<dyn Fn() + Send + Sync>;
 /// The connection of a node to the cluster's store.
 pub(crate) struct Follower {
     worker: Worker,
-    shared: Arc<Shared>,
+    shared: Arc<Told>,
     commands: UnboundedSender<Command>,
     mirror_events: UnboundedSender<MirrorEvent>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -122,14 +122,7 @@ impl Follower {
             health: agent.health(),
             endpoints: names(&access.endpoints()),
         };
-        let shared = Arc::new(Shared {
-            view: Mutex::new(view),
-            has_view: Condvar::new(),
-            tables: Mutex::default(),
-            has_tables: Condvar::new(),
-            is_over: AtomicBool::new(false),
-            absence: Mutex::default(),
-        });
+        let shared = Arc::new(Told::new(view));
         let (commands, receiver) = unbounded_channel();
         let (mirror_events, mirror_incoming) = unbounded_channel();
         let mirror_sender = mirror_events.clone();
@@ -237,7 +230,7 @@ impl Follower {
         let Part { level, reason, remedy } = verdict.worst().clone();
         let reason = if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") };
         let uuid = state.uuid();
-        if let Some(Absence { node, failure }) = lock(&self.shared.absence).clone() {
+        if let Some(Absence { node, failure }) = self.shared.absence() {
             let verdict = Level::Unavailable.to_string();
             let reason = match failure {
                 Some(failure) => format!("{NOT_SERVED}: {failure}"),
@@ -254,8 +247,7 @@ impl Follower {
 
     /// Has the node look again at the tables that it has.
     pub(crate) fn look_again(&self) {
-        lock(&self.shared.tables).looks_again = true;
-        self.shared.has_tables.notify_all();
+        self.shared.look_again();
     }
 
     /// Waits until no other process counts as alive as this node, for at most `timeout`. Returns whether none does.
@@ -265,7 +257,7 @@ impl Follower {
 
     /// Notes that the node does not serve the cluster's volumes, or that it does.
     pub(crate) fn set_absence(&self, absence: Option<Absence>) {
-        *lock(&self.shared.absence) = absence;
+        self.shared.set_absence(absence);
     }
 
     /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.
@@ -287,7 +279,8 @@ impl Follower {
         self.shared.end();
         // The thread may have ended already.
         let _ = self.commands.send(Command::Stop);
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread that follows the cluster has panicked");
@@ -301,7 +294,7 @@ struct Driver {
     agent: Agent,
     calls: Calls,
     endpoints: Vec<Endpoint>,
-    shared: Arc<Shared>,
+    shared: Arc<Told>,
     waiting: BTreeMap<ChangeId, Sender<Outcome>>,
     next_change: u64,
     watch: Option<AbortHandle>,
@@ -319,7 +312,7 @@ impl Driver {
     fn new(
         agent: Agent,
         (calls, endpoints): (Calls, Vec<Endpoint>),
-        shared: Arc<Shared>,
+        shared: Arc<Told>,
         mirror_events: UnboundedSender<MirrorEvent>,
         (on_seen, on_jobs): (OnSeen, OnJobs),
     ) -> Self {
@@ -506,15 +499,14 @@ impl Driver {
     }
 
     fn show(&mut self) {
-        let mut view = self.shared.view();
-        let before = Arc::clone(&view.state);
-        if *before != *self.agent.state() {
-            view.state = Arc::new(self.agent.state().clone());
-        }
-        view.health = self.agent.health();
-        let are_new = before.jobs() != view.state.jobs();
-        drop(view);
-        self.shared.has_view.notify_all();
+        let are_new = self.shared.show(|view| {
+            let before = Arc::clone(&view.state);
+            if *before != *self.agent.state() {
+                view.state = Arc::new(self.agent.state().clone());
+            }
+            view.health = self.agent.health();
+            before.jobs() != view.state.jobs()
+        });
         if are_new {
             (self.on_jobs)();
         }

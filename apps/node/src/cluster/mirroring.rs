@@ -31,9 +31,9 @@ use uuid::Uuid;
 
 use super::noting::Noting;
 use super::refused::refused;
-use super::stored::{known, mirror_record, record_of};
 use crate::node::board::Board;
 use crate::runtime::MirrorNews;
+use nearflash_cluster_store::{known, mirror_record, record_of};
 
 /// The time after which a further endpoint is asked.
 const ASK_PERIOD: Duration = Duration::from_millis(150);

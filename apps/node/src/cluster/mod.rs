@@ -7,12 +7,9 @@ mod follow;
 mod mirroring;
 mod noting;
 mod refused;
-mod stored;
-mod told;
 
 pub use follow::ChangeError;
 pub(crate) use follow::Follower;
 pub(crate) use mirroring::MirrorSetup;
+pub(crate) use nearflash_cluster_store::{Absence, known, record_of};
 pub(crate) use noting::note_of;
-pub(crate) use stored::{known, record_of};
-pub(crate) use told::Absence;

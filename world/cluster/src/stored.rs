@@ -7,13 +7,13 @@ use nearflash_records::record::{InSyncRecord, MirrorRecord, Schema};
 use nearflash_units::ByteLen;
 
 /// The membership that a record of the store says.
-pub(crate) fn known(layout: &MirrorLayout) -> Known {
+pub fn known(layout: &MirrorLayout) -> Known {
     let revision = i64::try_from(layout.revision).unwrap_or(i64::MAX);
     Known { record: record_of(&layout.record), revision }
 }
 
 /// A record of the store in the terms of the membership.
-pub(crate) fn record_of(record: &MirrorRecord) -> Record {
+pub fn record_of(record: &MirrorRecord) -> Record {
     let element = |it: &InSyncRecord| Element { replica: it.replica, incarnation: it.incarnation };
     Record {
         term: Term(record.term),
@@ -25,7 +25,7 @@ pub(crate) fn record_of(record: &MirrorRecord) -> Record {
 }
 
 /// A membership in the terms of the store.
-pub(super) fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
+pub fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
     let element = |it: &Element| InSyncRecord { replica: it.replica, incarnation: it.incarnation };
     MirrorRecord {
         schema: Schema,

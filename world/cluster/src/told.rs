@@ -11,56 +11,96 @@ use nearflash_space::Name;
 
 /// Takes the node's tables, or looks again at those that it has. Returns whether some of it waits for older
 /// requests.
-pub(crate) type OnTables = Box<dyn FnMut(Option<Tables>) -> bool + Send>;
+pub type OnTables = Box<dyn FnMut(Option<Tables>) -> bool + Send>;
 
 /// The time after which what waits is looked at without a reason, and reported.
 const LOOK_PERIOD: Duration = Duration::from_secs(30);
 
+/// The view of the store and the tables, for the other threads.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) view: Mutex<View>,
+pub struct Told {
+    view: Mutex<View>,
     /// The view has changed.
-    pub(super) has_view: Condvar,
-    pub(super) tables: Mutex<News>,
-    pub(super) has_tables: Condvar,
-    pub(super) is_over: AtomicBool,
+    has_view: Condvar,
+    tables: Mutex<News>,
+    has_tables: Condvar,
+    is_over: AtomicBool,
     /// Set while this node does not serve the cluster's volumes.
-    pub(super) absence: Mutex<Option<Absence>>,
+    absence: Mutex<Option<Absence>>,
 }
 
 /// The news for the thread that serves the tables.
 #[derive(Debug, Default)]
-pub(super) struct News {
+struct News {
     /// The newest tables that have not been taken.
-    pub(super) tables: Option<Tables>,
+    tables: Option<Tables>,
     /// Requests that those before them wait for have ended.
-    pub(super) looks_again: bool,
+    looks_again: bool,
 }
 
 /// The reason why a node that runs does not serve its cluster's volumes.
 #[derive(Clone, Debug)]
-pub(crate) struct Absence {
+pub struct Absence {
     /// The node's name in the cluster.
-    pub(crate) node: Name,
+    pub node: Name,
     /// The reason why it does not try any more; `None` while it waits for the store.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// The known content of the store, and the connection to it.
 #[derive(Clone, Debug)]
-pub(super) struct View {
-    pub(super) state: Arc<ClusterState>,
-    pub(super) health: StoreHealth,
-    pub(super) endpoints: Vec<String>,
+pub struct View {
+    /// The content.
+    pub state: Arc<ClusterState>,
+    /// The connection.
+    pub health: StoreHealth,
+    /// The addresses of the store.
+    pub endpoints: Vec<String>,
 }
 
-impl Shared {
-    pub(super) fn view(&self) -> MutexGuard<'_, View> {
+impl Told {
+    /// Nothing but this view has been told.
+    pub fn new(view: View) -> Self {
+        Self {
+            view: Mutex::new(view),
+            has_view: Condvar::new(),
+            tables: Mutex::default(),
+            has_tables: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            absence: Mutex::default(),
+        }
+    }
+
+    /// The view. Nobody may wait for something while it is held.
+    pub fn view(&self) -> MutexGuard<'_, View> {
         lock(&self.view)
     }
 
+    /// Changes the view.
+    pub fn show<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
+        let changed = change(&mut self.view());
+        self.has_view.notify_all();
+        changed
+    }
+
+    /// Why this node does not serve the cluster's volumes, if it does not.
+    pub fn absence(&self) -> Option<Absence> {
+        lock(&self.absence).clone()
+    }
+
+    /// Notes that the node does not serve the cluster's volumes, or that it does.
+    pub fn set_absence(&self, absence: Option<Absence>) {
+        *lock(&self.absence) = absence;
+    }
+
+    /// Has the node look again at the tables that it has.
+    pub fn look_again(&self) {
+        lock(&self.tables).looks_again = true;
+        self.has_tables.notify_all();
+    }
+
     /// Waits until the view has what is looked for, or the follower ends, for at most `timeout`.
-    pub(super) fn wait<T>(
+    pub fn wait<T>(
         &self,
         timeout: Duration,
         mut find: impl FnMut(&View) -> Option<T>,
@@ -78,12 +118,14 @@ impl Shared {
         }
     }
 
-    pub(super) fn publish(&self, tables: Tables) {
+    /// New tables for the node.
+    pub fn publish(&self, tables: Tables) {
         lock(&self.tables).tables = Some(tables);
         self.has_tables.notify_all();
     }
 
-    pub(super) fn end(&self) {
+    /// Ends every wait.
+    pub fn end(&self) {
         // With the lock, so that no wait begins in between.
         let tables = lock(&self.tables);
         self.is_over.store(true, Ordering::SeqCst);
@@ -94,7 +136,7 @@ impl Shared {
     }
 
     /// Hands the tables to the node, until the end.
-    pub(super) fn tell(&self, mut on_tables: OnTables) {
+    pub fn tell(&self, mut on_tables: OnTables) {
         let mut waits = false;
         while let Some(News { tables, .. }) = self.next_news(waits) {
             waits = on_tables(tables);
@@ -123,6 +165,6 @@ impl Shared {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
