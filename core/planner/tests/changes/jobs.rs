@@ -184,7 +184,13 @@ fn a_late_note_does_not_bring_the_note_of_a_counted_row_back() {
     let Ok(Step::Submit(late)) = (Change::NoteZeroed { places }).plan(&model.state(), false) else {
         unreachable!()
     };
-    model.finish(spec.uuid).unwrap();
+    assert!(model.txn(&late));
+    model.carry_out(&model.carry_on(spec.uuid)).unwrap();
+    let counted = record(&model, &spec);
+    assert_eq!(
+        (counted.rows, counted.zeroed_rows, job(&model, 2).state),
+        (2, 1, JobState::Running)
+    );
     assert!(!model.txn(&late));
     assert_eq!(model.state().zeroed().count(), 0);
 }
