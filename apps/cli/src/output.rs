@@ -70,7 +70,8 @@ pub(crate) fn job(job: &JobInfo) -> String {
 pub(crate) fn sentence(volume: &VolumeInfo) -> String {
     let VolumeInfo { name, nqn, nsid, bytes, device, .. } = volume;
     let mut parts = device.split(',').enumerate();
-    let place = match parts.all(|(number, part)| part == format!("{name}.{number}")) {
+    let is_of_cluster = parts.all(|(number, part)| part == format!("{name}.{number}"));
+    let place = match device.is_empty() || is_of_cluster {
         true => String::new(),
         false => format!(" on device '{device}'"),
     };

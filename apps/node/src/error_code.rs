@@ -27,7 +27,7 @@ fn coded(error: &NodeError) -> Coded {
         E::Refused(refusal) => of_refusal(refusal),
         E::Value(_) => (ErrorCode::InvalidValue, None),
         E::Catalog(_) => (ErrorCode::Catalog, None),
-        E::Change(ChangeError::Refused(_)) => (ErrorCode::ClusterRefused, None),
+        E::Change(ChangeError::Refused(refusal)) => of_refusal(refusal),
         E::Change(_) => (ErrorCode::ClusterUnreachable, None),
         E::NotQuiesced => (ErrorCode::NotQuiesced, None),
         E::Unreadable { name, .. } => of_name(ErrorCode::DeviceFailed, name),
@@ -76,6 +76,9 @@ fn of_refusal(refusal: &Refusal) -> Coded {
             of_name(ErrorCode::InvalidValue, name)
         }
         R::IscsiNameTaken { volume, .. } => of_name(ErrorCode::VolumeExists, volume),
+        R::VolumeNameTaken(name) => of_name(ErrorCode::VolumeExists, name),
+        R::NotReady(name) => of_name(ErrorCode::Busy, name),
+        R::Full { .. } => (ErrorCode::NoSpace, None),
         // Changes of the records of a cluster.
         _ => (ErrorCode::ClusterRefused, None),
     }
@@ -152,5 +155,26 @@ fn of_host(error: &HostTableError) -> Coded {
         }
         HostTableError::Same(_) | HostTableError::Past => (ErrorCode::InvalidValue, None),
         HostTableError::TooMany | HostTableError::TooManyRemoved => (ErrorCode::LimitReached, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_the_cluster_refuses_has_the_code_of_its_refusal() {
+        let name: Name = "data".parse().unwrap();
+        let refused = [
+            (Refusal::VolumeNameTaken(name.clone()), ErrorCode::VolumeExists),
+            (Refusal::NotReady(name), ErrorCode::Busy),
+            (Refusal::TooManyJobs, ErrorCode::LimitReached),
+            (Refusal::JobOver { id: 2 }, ErrorCode::JobOver),
+            (Refusal::NoSlices, ErrorCode::ClusterRefused),
+        ];
+        for (refusal, code) in refused {
+            let error = NodeError::Change(ChangeError::Refused(refusal));
+            assert_eq!(ApiError::from(error).code, code);
+        }
     }
 }

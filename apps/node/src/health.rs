@@ -36,7 +36,7 @@ struct Record {
     starts: u64,
     unsafe_ends: u64,
     ran_secs: u64,
-    /// The number of [`crate::boot`]; 0 in files of earlier versions.
+    /// The number of [`nearflash_media::boot`]; 0 in files of earlier versions.
     #[serde(default)]
     boot: u64,
     volumes: BTreeMap<Uuid, VolumeRecord>,

@@ -5,7 +5,6 @@
 
 mod asker;
 mod authentication;
-mod boot;
 mod changes;
 mod cluster;
 mod clustered;

@@ -17,12 +17,12 @@ use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::StartError;
-use crate::boot::boot;
 use crate::clustered::Enrolled;
 use crate::error::ZeroError;
 use crate::recorded::{Recorded, Recorder};
 use crate::remote::{self, Remote};
 use crate::volume_info::device_names;
+use nearflash_media::boot;
 
 /// The state that a node serves from.
 #[derive(Debug)]

@@ -26,7 +26,6 @@ use uuid::Uuid;
 
 use crate::asker::{Asker, Event};
 use crate::authentication::{self, Authenticator, Queue};
-use crate::boot::boot;
 use crate::clustered::{Clustered, Enrolled};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, DoorSocket, Doors, OpenDoor, SocketFile, absolute, open_for_owner};
@@ -39,6 +38,7 @@ use crate::recorded::Recorded;
 use crate::runtime::{Cores, CoresError, FilesNews, News, On, RuntimeConfig};
 use crate::{Catalog, StartError, remote, runtime};
 use nearflash_config::{Admits, Config, Door, InitiatorAccess, Protocol};
+use nearflash_media::boot;
 
 /// A node that serves.
 pub struct Running {

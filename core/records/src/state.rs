@@ -331,8 +331,9 @@ impl ClusterState {
         let Some(volume) = self.volumes.get(&job.volume) else { return ByteLen(job.total_bytes) };
         let rows = self.rows(job.volume, volume).unwrap_or_default();
         let held: u64 = rows.iter().flatten().map(|view| view.mirror.len.0).sum();
-        let wanted = volume.planned.unwrap_or(volume.blocks) * u64::from(volume.block_size);
-        let missing = wanted.saturating_sub(held) * u64::from(volume.replicas);
+        let wanted = volume.planned.unwrap_or(volume.blocks);
+        let wanted = wanted.saturating_mul(u64::from(volume.block_size));
+        let missing = wanted.saturating_sub(held).saturating_mul(u64::from(volume.replicas));
         let places = self.places_to_zero().filter(|it| it.mirror.volume == job.volume);
         let left = places.map(|place| {
             let len = self.len_of(place.mirror).unwrap_or_default();

@@ -11,6 +11,7 @@
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
 mod aligned;
+mod boot;
 pub mod check;
 mod device;
 mod error;
@@ -25,6 +26,7 @@ mod slice;
 mod slice_notes;
 mod spec;
 
+pub use boot::boot;
 pub use device::{Device, FileRoom, Kind, UringDevice};
 pub use error::OpenError;
 pub use file::Storage;

@@ -205,13 +205,20 @@ impl Node {
         self.cluster_jobs().into_iter().find(|job| job.id == id)
     }
 
-    /// A job of the cluster once it has ended, or after `patience`.
+    /// A job of the cluster once it has ended and this node serves by it, or after `patience`.
     pub(super) fn await_cluster_job(&self, id: u64, patience: Duration) -> Option<JobInfo> {
-        let ended = |state: &ClusterState| {
+        let follower = self.cluster.get()?;
+        follower.wait_for(patience, |state| {
             let job = state.jobs().get(&id);
             job.is_none_or(|job| job.state.is_over()).then_some(())
-        };
-        self.cluster.get()?.wait_for(patience, ended);
+        });
+        let state = follower.state();
+        let volume =
+            state.jobs().get(&id).and_then(|job| state.volumes().get_key_value(&job.volume));
+        if let Some((uuid, volume)) = volume.filter(|(_, it)| it.state == VolumeState::Ready) {
+            // A node that cannot serve it says so elsewhere.
+            let _ = self.served_info(*uuid, &volume.name, Blocks(volume.blocks));
+        }
         self.cluster_job(id)
     }
 

@@ -49,11 +49,19 @@ pub(super) struct Work {
 impl Zeroing {
     /// Ends the work on all other places.
     fn keep(&self, wanted: &BTreeSet<NewPlace>) {
-        self.lock().all.retain(|place, work| {
+        let mut works = self.lock();
+        let waiting = std::mem::take(&mut works.waiting).into_iter();
+        let (kept, unbegun): (VecDeque<_>, VecDeque<_>) =
+            waiting.partition(|work| wanted.contains(&work.wanted.place));
+        works.waiting = kept;
+        works.all.retain(|place, work| {
             let is_wanted = wanted.contains(place);
             work.is_over.fetch_or(!is_wanted, Ordering::Relaxed);
             is_wanted
         });
+        drop(works);
+        // Their space is free, as nothing of it was touched.
+        unbegun.iter().for_each(|work| work.ticket.settle());
     }
 
     fn has(&self, place: &NewPlace) -> bool {

@@ -32,12 +32,21 @@ pub(super) struct Jobs {
     failed: BTreeMap<u64, String>,
     /// The processes of unfinished jobs that do not run, and since when.
     gone: BTreeMap<Worker, Nanos>,
-    /// When a refused step is tried again, and after how long.
-    delayed: BTreeMap<u64, (Nanos, Nanos)>,
+    /// When a refused change is tried again, and after how long.
+    delayed: BTreeMap<Item, (Nanos, Nanos)>,
     /// The change under way.
     change: Option<Change>,
-    /// After a refusal, nothing is submitted before.
-    rests_until: Nanos,
+}
+
+/// A kind of change, whose refusals hold up no other one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Item {
+    /// A step of this job, or its takeover.
+    Step(u64),
+    /// The end of this job by a failure.
+    Fail(u64),
+    /// Notes of places.
+    Note,
 }
 
 impl Jobs {
@@ -50,7 +59,6 @@ impl Jobs {
             gone: BTreeMap::new(),
             delayed: BTreeMap::new(),
             change: None,
-            rests_until: Nanos(0),
         }
     }
 
@@ -68,15 +76,15 @@ impl Jobs {
 
     /// The next change to submit; `None` while one is under way, or there is nothing to do.
     pub(super) fn next(&mut self, now: Nanos, state: &ClusterState) -> Option<Change> {
-        if self.change.is_some() || now < self.rests_until {
+        if self.change.is_some() {
             return None;
         }
         self.forget(now, state);
-        let failed = self.failed.iter().next();
+        let failed = self.failed.iter().find(|(job, _)| !self.is_delayed(Item::Fail(**job), now));
         let failed = failed.map(|(job, error)| Change::FailJob { job: *job, error: error.clone() });
-        let change = failed.or_else(|| self.note_zeroed()).or_else(|| {
-            self.unfinished(state).find_map(|(id, job)| self.step(now, state, (id, job)))
-        })?;
+        let noted = self.note_zeroed(state).filter(|_| !self.is_delayed(Item::Note, now));
+        let step = || self.unfinished(state).find_map(|(id, job)| self.step(now, state, (id, job)));
+        let change = failed.or(noted).or_else(step)?;
         self.change = Some(change.clone());
         Some(change)
     }
@@ -85,28 +93,32 @@ impl Jobs {
     pub(super) fn poll_timeout(&self, now: Nanos) -> Nanos {
         let taken = self.gone.values().map(|since| since.plus(WORKER_GONE));
         let delayed = self.delayed.values().map(|(at, _)| *at);
-        let times = taken.chain(delayed).chain([self.rests_until]);
-        times.filter(|at| *at > now).min().unwrap_or(Nanos::NEVER)
+        taken.chain(delayed).filter(|at| *at > now).min().unwrap_or(Nanos::NEVER)
     }
 
     /// The change under way has ended.
     pub(super) fn handle_outcome(&mut self, now: Nanos, outcome: Outcome) {
-        if matches!(outcome, Outcome::Refused(_)) {
-            self.rests_until = now.plus(RETRY_FIRST);
-        }
-        match (self.change.take(), outcome) {
-            (Some(Change::CarryOn { job, .. }), Outcome::Refused(refusal)) => {
-                if is_final(&refusal) {
-                    self.failed.insert(job, refusal.to_string());
-                } else {
-                    let (_, wait) = self.delayed.get(&job).copied().unwrap_or_default();
-                    let wait = Nanos((wait.0 * 2).clamp(RETRY_FIRST.0, RETRY_MAX.0));
-                    self.delayed.insert(job, (now.plus(wait), wait));
-                }
+        let Some(change) = self.change.take() else { return };
+        let item = match &change {
+            Change::CarryOn { job, .. } | Change::TakeJob { job, .. } => Item::Step(*job),
+            Change::FailJob { job, .. } => Item::Fail(*job),
+            _ => Item::Note,
+        };
+        match (outcome, change) {
+            (Outcome::Refused(refusal), Change::CarryOn { job, .. }) if is_final(&refusal) => {
+                self.failed.insert(job, refusal.to_string());
             }
-            (Some(Change::CarryOn { job, .. }), _) => drop(self.delayed.remove(&job)),
-            _ => {}
+            (Outcome::Refused(_), _) => {
+                let (_, wait) = self.delayed.get(&item).copied().unwrap_or_default();
+                let wait = Nanos((wait.0 * 2).clamp(RETRY_FIRST.0, RETRY_MAX.0));
+                self.delayed.insert(item, (now.plus(wait), wait));
+            }
+            _ => drop(self.delayed.remove(&item)),
         }
+    }
+
+    fn is_delayed(&self, item: Item, now: Nanos) -> bool {
+        self.delayed.get(&item).is_some_and(|(at, _)| *at > now)
     }
 
     /// Forgets what no job waits for any more, and looks which processes are gone.
@@ -123,7 +135,10 @@ impl Jobs {
                 .is_some_and(|it| it.state == JobState::Running && it.kind != JobKind::RemoveVolume)
         };
         self.failed.retain(|job, _| runs(job));
-        self.delayed.retain(|job, _| goes_on(job));
+        self.delayed.retain(|item, _| match item {
+            Item::Step(job) | Item::Fail(job) => goes_on(job),
+            Item::Note => true,
+        });
         let gone: BTreeSet<Worker> = self
             .unfinished(state)
             .map(|(_, job)| job.worker)
@@ -135,9 +150,10 @@ impl Jobs {
         }
     }
 
-    fn note_zeroed(&self) -> Option<Change> {
-        let places: Vec<NewPlace> = self.zeroed.iter().copied().collect();
-        (!places.is_empty()).then_some(Change::NoteZeroed { places })
+    fn note_zeroed(&self, state: &ClusterState) -> Option<Change> {
+        let note = Change::NoteZeroed { places: self.zeroed.iter().copied().collect() };
+        let waits = self.zeroed.is_empty() || matches!(note.plan(state, false), Ok(Step::Done));
+        (!waits).then_some(note)
     }
 
     fn unfinished<'a>(
@@ -154,7 +170,7 @@ impl Jobs {
         state: &ClusterState,
         (id, job): (u64, &JobRecord),
     ) -> Option<Change> {
-        if self.delayed.get(&id).is_some_and(|(at, _)| *at > now) {
+        if self.is_delayed(Item::Step(id), now) {
             return None;
         }
         if job.worker == self.own {

@@ -725,6 +725,29 @@ fn a_job_is_carried_on_by_another_node_when_its_process_is_gone() {
     net.check_zeroed();
 }
 
+#[test]
+fn a_damaged_record_holds_up_only_its_own_job() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    net.settle();
+    let [damaged, sound] = [1, 2].map(|number| volume(number, ByteLen(GIB)));
+    net.model.carry_out(&Change::CreateVolume(damaged.clone())).unwrap();
+    let key = Key::Volume(damaged.uuid).path(CLUSTER);
+    let value = net.model.records[&key].0.clone();
+    // The node knows of the place, and so it zeroes it.
+    net.step(Fault::Nothing);
+    net.model.write(vec![(key.clone(), Some(b"{}".to_vec()))]);
+    net.model.carry_out(&Change::CreateVolume(sound.clone())).unwrap();
+    net.settle();
+    assert_eq!(net.model.state().volumes()[&sound.uuid].state, VolumeState::Ready);
+    let requests = net.model.revision;
+    net.settle();
+    assert!(net.model.revision < requests + 200, "it does not try without a pause");
+    net.model.write(vec![(key, Some(value))]);
+    net.settle();
+    assert_eq!(net.model.state().volumes()[&damaged.uuid].state, VolumeState::Ready);
+    net.check_zeroed();
+}
+
 proptest! {
     /// Three nodes create, grow, remove and cancel over faults of all kinds, and processes are killed. Whatever
     /// happens, no row counts as zeroed whose places were not; and as soon as all nodes run again, every job

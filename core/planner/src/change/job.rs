@@ -19,6 +19,9 @@ pub const CLUSTER_JOBS_MAX: usize = 64;
 /// The number of ended jobs that a cluster keeps.
 pub const ENDED_CLUSTER_JOBS_MAX: usize = 64;
 
+/// The ended jobs that the transaction of a new one deletes. Many jobs may have ended since the last one was made.
+const FORGOTTEN_MAX: usize = 4;
+
 /// Makes a job of that volume, and returns its number. Jobs of a cluster have even numbers, those of a node odd
 /// ones.
 pub(super) fn begin(
@@ -29,7 +32,9 @@ pub(super) fn begin(
     by: Begin,
 ) -> Result<u64, Refusal> {
     let jobs = draft.state.jobs();
-    if jobs.values().filter(|job| !job.state.is_over()).count() >= CLUSTER_JOBS_MAX {
+    let unfinished = jobs.values().filter(|job| !job.state.is_over()).count();
+    // There are no more removals than volumes, and each gives space back.
+    if unfinished >= CLUSTER_JOBS_MAX && kind != JobKind::RemoveVolume {
         return Err(Refusal::TooManyJobs);
     }
     let number = (draft.state.last_job() + 2) & !1;
@@ -48,9 +53,8 @@ pub(super) fn begin(
     };
     draft.put(Key::Job(number), &record)?;
     let over = || jobs.iter().filter(|(_, job)| job.state.is_over());
-    if over().count() >= ENDED_CLUSTER_JOBS_MAX
-        && let Some((oldest, _)) = over().next()
-    {
+    let kept = ENDED_CLUSTER_JOBS_MAX - 1;
+    for (oldest, _) in over().take(over().count().saturating_sub(kept).min(FORGOTTEN_MAX)) {
         draft.delete(Key::Job(*oldest))?;
     }
     Ok(number)

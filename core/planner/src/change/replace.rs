@@ -13,7 +13,7 @@ use nearflash_records::record::{
     InSyncRecord, Placement, RemovedRecord, ReplicaRecord, RoomRecord, RoomState, Schema,
     VolumeRecord, VolumeState,
 };
-use nearflash_records::state::{ClusterState, MirrorView};
+use nearflash_records::state::{ClusterState, Inconsistent, MirrorView};
 use nearflash_records::store::Put;
 use uuid::Uuid;
 
@@ -276,7 +276,11 @@ fn replace(
     let (removed, stay): (Vec<&ReplicaRecord>, Vec<&ReplicaRecord>) =
         view.replicas.replicas.iter().partition(|it| is_removed(&it.slice));
     for replica in &removed {
-        assert!(view.mirror.in_sync.iter().all(|it| it.replica != replica.ordinal), "it counts");
+        if view.mirror.in_sync.iter().any(|it| it.replica == replica.ordinal) {
+            // Others have examined the one replica that a mirror has on a node.
+            let reason = "has two replicas on one node";
+            return Err(Inconsistent::of(&Key::Replicas(view.key), reason).into());
+        }
         draft.txn.deletes.push(Key::On(replica.slice, view.key));
     }
     let node = stay.first().and_then(|it| draft.state.node_of(&it.slice));

@@ -131,7 +131,15 @@ fn places<'a>(row: &'a [MirrorView<'_>]) -> impl Iterator<Item = (MirrorKey, u32
 pub(super) fn note_zeroed(state: &ClusterState, zeroed: &[NewPlace]) -> Result<Step, Refusal> {
     let mut draft = Draft::new(state)?;
     let awaited: BTreeSet<NewPlace> = state.places_to_zero().collect();
-    for place in zeroed.iter().filter(|place| awaited.contains(place)).take(NOTED_MAX) {
+    // A place with a damaged record waits for its repair, and holds up no other one.
+    let is_sound = |place: &&NewPlace| {
+        let NewPlace { mirror, slice, .. } = **place;
+        let job = state.volumes().get(&mirror.volume).and_then(|it| it.job);
+        let keys = [Key::Slice(slice), Key::Replicas(mirror), Key::Volume(mirror.volume)];
+        keys.iter().chain(&job.map(Key::Job)).all(|key| state.check(key).is_ok())
+    };
+    let noted = zeroed.iter().filter(|place| awaited.contains(place)).filter(is_sound);
+    for place in noted.take(NOTED_MAX) {
         let NewPlace { mirror, ordinal, slice, .. } = *place;
         draft.decided_on(Key::Slice(slice))?;
         draft.decided_on(Key::Replicas(mirror))?;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use nearflash_media::{Device, Kind};
 use uuid::Uuid;
+
+use crate::{Device, Kind};
 
 /// A number that differs from the last start's if writes that no flush followed may have been lost
 /// since then. Memory loses them with the process, and a volatile cache with the machine's power. With
 /// volumes of other nodes, the process alone remembers whether these nodes have lost any.
-pub(crate) fn boot(devices: &[Arc<Device>], has_remotes: bool) -> u64 {
+pub fn boot(devices: &[Arc<Device>], has_remotes: bool) -> u64 {
     let is_memory = |device: &Arc<Device>| matches!(device.kind(), Kind::Ram(_));
     let is_of_process = has_remotes || devices.iter().any(is_memory);
     if !is_of_process && !devices.iter().any(|device| device.properties().volatile_cache) {
