@@ -232,7 +232,11 @@ class Admin(RightsCalls):
         subsystem: str | None = None,
         provisioning: Literal["thin", "thick"] | None = None,
     ) -> OneVolume:
-        """The earlier name of `volume_create` for a volume of a cluster. Until version 0.2."""
+        """The earlier name of `volume_create` for a volume of a cluster. Until version 0.2.
+
+        `name`, `bytes`, `replicas`, `stripe_unit`, `width`, `placement`, `subsystem` and
+        `provisioning` are those of `volume_create`.
+        """
         return self.volume_create(
             name, bytes, replicas=replicas, stripe_unit=stripe_unit, width=width,
             placement=placement, subsystem=subsystem, provisioning=provisioning,
