@@ -103,7 +103,7 @@ impl At<'_> {
 enum Condition {
     /// The state is the one that the step was decided on.
     SameState,
-    /// There is none, because the volume may be the cluster's.
+    /// The change has no condition, because the volume may be the cluster's.
     None,
 }
 

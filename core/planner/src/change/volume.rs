@@ -1,5 +1,5 @@
-//! Creating, growing and removing volumes, row by row: a row is one transaction. What follows the first one is
-//! the work of a [job](super::steps).
+//! Creating, growing and removing volumes, row by row: a row is one transaction. The [steps of a
+//! job](super::steps) make those after the first.
 //!
 //! The first row is written together with the volume, so that the transaction changes rooms, which
 //! are never deleted: a late copy of it cannot bring a removed volume back.

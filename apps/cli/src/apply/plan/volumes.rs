@@ -1,7 +1,7 @@
 //! The steps of volumes: those on devices of the node, and those of its cluster.
 //!
-//! A volume that lasts keeps everything but its size. What the file does not say of a layout is not compared. Volumes of
-//! a cluster are never removed: the files of other nodes may declare them.
+//! A volume that lasts keeps everything but its size. Properties of a layout that the file leaves out are not
+//! compared. Volumes of a cluster are never removed: the files of other nodes may declare them.
 
 use nearflash_api::VolumeCreate;
 use nearflash_units::ByteLen;
