@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::Outcome;
 
-/// The time after which another node takes a job over: that of a lease, and of an election in the store.
-pub const WORKER_GONE: Nanos = Nanos(8_000_000_000);
+/// The time after which another node takes a job over, from the end of the key `alive`: its lease has had 5 s. A
+/// process that starts again meanwhile keeps its jobs.
+pub const WORKER_GONE: Nanos = Nanos(4_000_000_000);
 
 /// The shortest and the longest time until a step that was refused is tried again.
 const RETRY_FIRST: Nanos = Nanos(200_000_000);

@@ -213,7 +213,8 @@ pub(super) fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refu
     }
 }
 
-/// Deletes the notes that places of a row are zeroed. Returns whether there were any.
+/// Deletes the notes that places of a row are zeroed. Returns whether there were any. The transaction has no effect
+/// if another place is noted meanwhile: a note that stays behind would count for the next use of the place.
 pub(super) fn forget_zeroed(
     draft: &mut Draft<'_>,
     row: &[MirrorView<'_>],
@@ -221,9 +222,12 @@ pub(super) fn forget_zeroed(
     let mut were_any = false;
     for view in row {
         for replica in &view.replicas.replicas {
+            let key = Key::Zeroed(view.key, replica.ordinal);
             if draft.state.is_zeroed(view.key, replica.ordinal) {
-                draft.delete(Key::Zeroed(view.key, replica.ordinal))?;
+                draft.delete(key)?;
                 were_any = true;
+            } else {
+                draft.decided_on(key)?;
             }
         }
     }

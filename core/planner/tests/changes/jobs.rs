@@ -196,6 +196,29 @@ fn a_late_note_does_not_bring_the_note_of_a_counted_row_back() {
 }
 
 #[test]
+fn a_row_is_not_dropped_by_somebody_who_does_not_know_that_a_place_is_noted() {
+    let mut model = cluster_of(2, ByteLen(40 * GIB));
+    let spec = mirrored(1, ByteLen(GIB));
+    create(&mut model, &spec).unwrap();
+    let places = |model: &Model| model.state().places_to_zero().collect::<Vec<_>>();
+    model.carry_out(&grow(spec.uuid, Blocks(3 * GIB / 4096))).unwrap();
+    let note = Change::NoteZeroed { places: places(&model) };
+    let mut behind = model.clone();
+    behind.carry_out(&Change::CancelJob { job: 4 }).unwrap();
+    let Ok(Step::Submit(drop)) = behind.carry_on(spec.uuid).plan(&behind.state(), false) else {
+        unreachable!()
+    };
+    // The same, except that the node of the places has noted them just before.
+    model.carry_out(&note).unwrap();
+    model.carry_out(&Change::CancelJob { job: 4 }).unwrap();
+    let is_about = |key: &Key| matches!(key, Key::Zeroed(mirror, _) if mirror.volume == spec.uuid);
+    assert!(drop.compares.iter().filter(|it| is_about(&it.key)).count() >= 2, "{drop:?}");
+    assert!(!model.txn(&drop));
+    model.finish(spec.uuid).unwrap();
+    assert_eq!(model.state().zeroed().count(), 0);
+}
+
+#[test]
 fn a_step_that_fails_has_the_job_undone_with_its_reason() {
     let mut model = cluster_of(2, ByteLen(40 * GIB));
     let spec = mirrored(1, ByteLen(GIB));
