@@ -241,6 +241,9 @@ impl Enrolled {
         slices: &[Slice],
         timeout: Duration,
     ) -> Result<(), StartError> {
+        // Nobody places anything on a slice whose node is not known to run.
+        let is_known = |state: &ClusterState| state.alive().get(&self.spec.uuid).map(drop);
+        self.follower.wait_for(ALIVE_MAX, is_known);
         for slice in slices {
             self.open(slice, timeout)?;
             node.use_slice(slice.uuid());

@@ -255,7 +255,7 @@ pub fn data(state: &ClusterState) -> Part {
     }
     if let Some(volume) = state.volumes().values().find(|it| it.state != VolumeState::Ready) {
         let (name, remedy): (&Name, _) = (&volume.name, "wait, or remove it again");
-        let reason = format!("volume {name} is being created or removed");
+        let reason = format!("volume '{name}' is being created or removed");
         return Part::new(Level::Degraded, reason, remedy);
     }
     let counted =

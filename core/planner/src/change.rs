@@ -11,6 +11,7 @@
 //!   deleted only together with what the transaction is about.
 //! - It writes nothing if a key that it depends on is damaged.
 
+mod accept;
 mod job;
 mod level;
 mod node;
@@ -19,9 +20,12 @@ mod replace;
 mod steps;
 mod users;
 mod volume;
+mod waiting;
 
+pub use accept::accept_restored;
 pub use job::{CLUSTER_JOBS_MAX, ENDED_CLUSTER_JOBS_MAX};
 pub use replace::lost_by_removal;
+pub use waiting::{Awaited, waits_for};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -47,7 +51,7 @@ pub const STRIPE_UNIT: ByteLen = ByteLen(64 * nearflash_units::KIB);
 pub enum Change {
     /// Creates the cluster.
     CreateCluster(ClusterRecord),
-    /// Registers a node, or updates its addresses and version.
+    /// Registers a node that starts, and updates its addresses and version.
     RegisterNode(NodeSpec),
     /// Adds a slice, or notes that it was opened once more.
     OpenSlice(SliceSpec),
@@ -217,7 +221,7 @@ impl Change {
     pub fn plan(&self, state: &ClusterState, begun: bool) -> Result<Step, Refusal> {
         match self {
             Self::CreateCluster(record) => node::create_cluster(state, record),
-            Self::RegisterNode(spec) => node::register(state, spec),
+            Self::RegisterNode(spec) => node::register(state, spec, begun),
             Self::OpenSlice(spec) => node::open_slice(state, spec),
             Self::CreateVolume(spec) => volume::create(state, spec, begun),
             Self::GrowVolume { volume, blocks, begin } => {

@@ -13,8 +13,8 @@ mod refusal;
 pub mod usage;
 
 pub use change::{
-    Begin, CLUSTER_JOBS_MAX, Change, ENDED_CLUSTER_JOBS_MAX, NodeSpec, STRIPE_UNIT, SliceSpec,
-    Step, VolumeSpec, lost_by_removal,
+    Awaited, Begin, CLUSTER_JOBS_MAX, Change, ENDED_CLUSTER_JOBS_MAX, NodeSpec, STRIPE_UNIT,
+    SliceSpec, Step, VolumeSpec, accept_restored, lost_by_removal, waits_for,
 };
 pub use create::{Asked, Misfit, Store, store_of, whole_blocks};
-pub use refusal::{Affected, FreeList, Lost, Refusal};
+pub use refusal::{Affected, Away, FreeList, Lost, Refusal};

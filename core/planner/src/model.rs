@@ -111,12 +111,13 @@ impl Model {
     }
 }
 
-/// A cluster of nodes with a slice of this length each.
+/// A cluster of nodes that run, with a slice of this length each.
 pub fn cluster_of(nodes: u16, slice_len: ByteLen) -> Model {
     let mut model = Model::default();
     model.carry_out(&create_cluster()).unwrap();
     for number in 1..=nodes {
         model.carry_out(&register(number)).unwrap();
+        model.set_alive(number, true);
         model.carry_out(&open_slice(number, slice_len, 1)).unwrap();
     }
     model

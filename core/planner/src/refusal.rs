@@ -115,7 +115,7 @@ pub enum Refusal {
     NobodySaysWho { name: Name, lost: Lost },
     /// Another node of the cluster runs, and does not say who uses the volume there.
     #[error(
-        "volume '{name}' may be in use at node {node}, which runs and does not say by whom: see 'nearflash \
+        "volume '{name}' may be in use at node '{node}', which runs and does not say by whom: see 'nearflash \
          cluster status' and try again, or add --force, which destroys {lost}"
     )]
     NodeSaysNothing { name: Name, node: Name, lost: Lost },
@@ -187,15 +187,15 @@ pub enum Refusal {
     LevelTooLow { level: u32, needed: u32 },
     /// A node has an older program.
     #[error(
-        "node {node} runs nearflash {version}, which does not know feature level {FEATURE_LEVEL}: install this \
+        "node '{node}' runs nearflash {version}, which does not know feature level {FEATURE_LEVEL}: install this \
          version there and start the node, or remove the node ('nearflash cluster remove {node}')"
     )]
     OldProgram { node: Name, version: Box<str> },
     /// A name of nodes is in use.
-    #[error("another node of the cluster is called {0}: choose another name with --node")]
+    #[error("another node of the cluster is called '{0}': choose another name with --node")]
     NodeNameTaken(Name),
     /// A node comes back with another name.
-    #[error("this node is registered as {0}: start it with that name")]
+    #[error("this node is registered as '{0}': start it with that name")]
     NodeRenamed(Name),
     /// No ordinal is left.
     #[error("the cluster has {ORDINAL_MAX} nodes, the most that are possible")]
@@ -214,36 +214,36 @@ pub enum Refusal {
     NoNode(Uuid),
     /// A node comes back that was removed.
     #[error(
-        "node {0} was removed from this cluster, and its slices are unchanged: to use this machine \
+        "node '{0}' was removed from this cluster, and its slices are unchanged: to use this machine \
          again, join the cluster with a new --data-dir, and erase the devices with ',wipe'"
     )]
     NodeRemoved(Name),
     /// A node that is to be removed runs.
     #[error(
-        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when 'nearflash cluster \
+        "node '{0}' is up, or was up to a few seconds ago: stop it first, and repeat this when 'nearflash cluster \
          status' shows it as down"
     )]
     NodeUp(Name),
     /// The other nodes have not dropped it yet.
     #[error(
-        "the other nodes have not dropped {node} from {mirrors} yet: try again in a few seconds"
+        "the other nodes have not dropped node '{node}' from {mirrors} yet: try again in a few seconds"
     )]
     StillInSync { node: Name, mirrors: Affected },
     /// A volume that is not complete has parts on the node.
     #[error(
-        "volume {volume} is being created or removed, and has parts on {node}: remove the volume \
+        "volume '{volume}' is being created or removed, and has parts on node '{node}': remove the volume \
          first"
     )]
     PartOfIncomplete { volume: Name, node: Name },
     /// Data is lost with the node.
     #[error(
-        "{node} has the only copy of {mirrors}: start it again, or give this data up with --force"
+        "node '{node}' has the only copy of {mirrors}: start it again, or give this data up with --force"
     )]
     OnlyCopies { node: Name, mirrors: Affected },
     /// The node has older copies than nodes that do not run.
     #[error(
-        "the newest copy of {mirrors} is on {newest}, which is down, and {node} has an older one: \
-         start {newest} first, or give the older one up with --force"
+        "the newest copy of {mirrors} is on node '{newest}', which is down, and node '{node}' has an older one: \
+         start '{newest}' first, or give the older one up with --force"
     )]
     OlderCopies { node: Name, newest: Name, mirrors: Affected },
     /// A second replica has no place.
@@ -268,23 +268,23 @@ pub enum Refusal {
     #[error("slice {0} is too short: it needs at least 33 MiB")]
     SliceTooShort(Uuid),
     /// A name of volumes is in use.
-    #[error("another volume is called {0}: choose another name")]
+    #[error("another volume is called '{0}': choose another name")]
     VolumeNameTaken(Name),
     /// A namespace id is in use, or all are.
-    #[error("subsystem {subsystem} has no free namespace id {nsid}: choose another one")]
+    #[error("subsystem '{subsystem}' has no free namespace id {nsid}: choose another one")]
     NsidTaken { subsystem: Name, nsid: u32 },
     /// More replicas than this version keeps.
     #[error("{0} replicas are not supported yet: use 1 or 2")]
     Replicas(u8),
     /// Several replicas on one node.
     #[error(
-        "placement central keeps everything on {node}, which cannot have {replicas} replicas: use 1 \
+        "placement central keeps everything on node '{node}', which cannot have {replicas} replicas: use 1 \
          replica, or placement local:{node}"
     )]
     CentralReplicas { node: Name, replicas: u8 },
     /// Too few nodes for the replicas of a mirror.
     #[error(
-        "{replicas} replicas need slices on {replicas} nodes, and only {node} has one: start another \
+        "{replicas} replicas need slices on {replicas} nodes, and only '{node}' has one: start another \
          node with --slice"
     )]
     FewNodes { replicas: u8, node: Name },
@@ -295,13 +295,16 @@ pub enum Refusal {
     #[error("{0} is not a stripe unit: use a power of two from 4 KiB to 1 MiB")]
     StripeUnit(ByteLen),
     /// The width is not possible.
-    #[error("width {wanted} is not possible: use 1 to {}", (*.slices).min(WIDTH_MAX))]
+    #[error("width {wanted} is not possible: use {}", widths(*.slices))]
     Width { wanted: u32, slices: u32 },
+    /// There is no place on open slices, and there would be one on all of them.
+    #[error("{away}: start what is missing, and repeat this. At present, {without}")]
+    Away { away: Away, without: Box<Self> },
     /// The placement has no slice.
     #[error("no slice takes mirrors: start a node with --slice")]
     NoSlices,
     /// The node of the placement has no slice.
-    #[error("node {0} has no slice that takes mirrors: start it with --slice")]
+    #[error("node '{0}' has no slice that takes mirrors: start it with --slice")]
     NoSliceOn(Name),
     /// Too little space.
     #[error(
@@ -319,10 +322,10 @@ pub enum Refusal {
     #[error("volume {0} was removed meanwhile")]
     Removed(Uuid),
     /// A volume is being created.
-    #[error("volume {0} is being created: repeat this when it is ready, or remove it")]
+    #[error("volume '{0}' is being created: repeat this when it is ready, or remove it")]
     NotReady(Name),
     /// The volume is not there although its creation was sent.
-    #[error("the creation of volume {0} had no effect, or it was removed since: create it again")]
+    #[error("the creation of volume '{0}' had no effect, or it was removed since: create it again")]
     Vanished(Name),
 }
 
@@ -366,6 +369,29 @@ impl std::fmt::Display for Affected {
     }
 }
 
+/// The slices that are not open.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Away {
+    /// The nodes with slices that are down.
+    pub down: BTreeSet<Name>,
+    /// Slices that their nodes have not opened, with these nodes, which run.
+    pub closed: BTreeSet<(Name, Name)>,
+}
+
+/// For example: `node 'n2' is down, node 'n3' runs without its slice 'flash'`.
+impl std::fmt::Display for Away {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES_MAX: usize = 5;
+        let down = self.down.iter().map(|node| format!("node '{node}' is down"));
+        let closed = self.closed.iter();
+        let closed =
+            closed.map(|(node, slice)| format!("node '{node}' runs without its slice '{slice}'"));
+        let all: Vec<String> = down.chain(closed).collect();
+        let more = if all.len() > NAMES_MAX { ", …" } else { "" };
+        write!(f, "{}{more}", all[..all.len().min(NAMES_MAX)].join(", "))
+    }
+}
+
 /// The free space of each node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FreeList(pub Vec<(Name, ByteLen)>);
@@ -376,6 +402,14 @@ impl std::fmt::Display for FreeList {
             write!(f, "{}{name} {free}", if index == 0 { "" } else { ", " })?;
         }
         Ok(())
+    }
+}
+
+/// The widths that so many slices allow.
+fn widths(slices: u32) -> String {
+    match slices.min(WIDTH_MAX) {
+        0 | 1 => "1".to_owned(),
+        most => format!("1 to {most}"),
     }
 }
 

@@ -127,7 +127,7 @@ mod tests {
         let refused = check(Answers { users: Vec::new(), silent: vec![name("n4")] }).unwrap_err();
         let refused = refused.to_string();
         assert!(
-            refused.contains("at node n4, which runs") && refused.contains("--force"),
+            refused.contains("at node 'n4', which runs") && refused.contains("--force"),
             "{refused}"
         );
     }

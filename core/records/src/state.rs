@@ -383,6 +383,15 @@ impl ClusterState {
         self.slices.get(slice).map(|it| it.node)
     }
 
+    /// Whether the node of a slice runs, and has opened the slice. A node registers at each start before it opens its
+    /// slices, so the record of an open one is newer than that of its node.
+    pub fn is_open(&self, slice: &Uuid) -> bool {
+        self.node_of(slice).is_some_and(|node| {
+            let registered = self.revision(&Key::Node(node));
+            self.alive.contains_key(&node) && self.revision(&Key::Slice(*slice)) > registered
+        })
+    }
+
     /// The mirrors of a volume.
     pub fn mirrors_of(&self, volume: Uuid) -> impl Iterator<Item = MirrorKey> {
         let of = |number| MirrorKey { volume, number };

@@ -14,12 +14,16 @@ fn cluster(count: usize) -> Vec<Machine> {
 }
 
 fn serve<'a>(machines: &'a [Machine], number: usize) -> Node<'a> {
+    let slice = machines[number].place.text("slice.img");
+    serve_with(machines, number, &["--slice", &format!("flash=file:{slice},size=512MiB")])
+}
+
+fn serve_with<'a>(machines: &'a [Machine], number: usize, storage: &[&str]) -> Node<'a> {
     let machine = &machines[number];
-    let slice = format!("flash=file:{},size=512MiB", machine.place.text("slice.img"));
     let direct = format!("{}:4421", machine.address);
     let name = format!("n{number}");
     let flags = ["--direct", &direct, "--cluster", "--node", &name, "--host", "any"];
-    Node::start(&machine.place, &[&flags[..], &["--slice", &slice]].concat())
+    Node::start(&machine.place, &[&flags[..], storage].concat())
 }
 
 fn create(node: &Node<'_>, size: &str) -> Value {
@@ -82,7 +86,7 @@ fn each_node_cancels_a_job_and_nothing_of_it_is_left() {
     let text = id.to_string();
     let refused =
         refusal(&machines[1], &["volume", "create", "data", "--replicas", "1", "--size", "32MiB"]);
-    assert!(refused.contains("another volume is called data"), "{refused}");
+    assert!(refused.contains("another volume is called 'data'"), "{refused}");
     second.command(&["job", "cancel", &text]);
     for node in [&first, &second] {
         eventually("the end of the job", || job(node, id)["state"] == "cancelled");
@@ -91,6 +95,23 @@ fn each_node_cancels_a_job_and_nothing_of_it_is_left() {
     }
     let refused = refusal(&machines[0], &["job", "cancel", "4"]);
     assert!(refused.contains("job 4 does not exist"), "{refused}");
+    // A new volume that needs the node is refused, and another one lies elsewhere.
+    let is_up = |node: &Node<'_>| {
+        let nodes = node.command(&["status"])["cluster"]["nodes"].clone();
+        nodes.as_array().unwrap().iter().all(|it| it["is_running"] == true)
+    };
+    let wide = ["volume", "create", "data", "--replicas", "1", "--width", "3", "--size", "96MiB"];
+    let small = ["volume", "create", "small", "--replicas", "2", "--size", "32MiB"];
+    eventually("the node counts as down", || !is_up(&first));
+    let refused = refusal(&machines[0], &wide);
+    assert!(refused.starts_with("node 'n2' is down: start what is missing"), "{refused}");
+    let without_slice = serve_with(&machines, 2, &[]);
+    eventually("the node counts as up", || is_up(&first));
+    let refused = refusal(&machines[0], &wide);
+    assert!(refused.starts_with("node 'n2' runs without its slice 'flash': start"), "{refused}");
+    assert_eq!(first.command(&small)["job"], Value::Null);
+    first.command(&["volume", "remove", "small", "--force", "--yes"]);
+    without_slice.crash();
     // The name and the space can be used again, and the node that was away zeroes nothing for the first job.
     let third = serve(&machines, 2);
     let made = create(&third, "192MiB");
@@ -132,8 +153,11 @@ fn a_cluster_of_the_earlier_level_makes_volumes_after_its_upgrade() {
     let earlier = String::from_utf8_lossy(&record).replace("+level.2", "");
     etcd.put(&key, earlier).unwrap();
     let refused = machines[0].run(&["upgrade"]);
-    assert!(text(&refused).contains("node n0 runs nearflash"), "{}", text(&refused));
+    assert!(text(&refused).contains("node 'n0' runs nearflash"), "{}", text(&refused));
     etcd.put(&key, record).unwrap();
+    // Its program is upgraded, and so it starts anew.
+    node.crash();
+    let node = serve(&machines, 0);
     for level in ["now", "the highest"] {
         let upgraded = machines[0].run(&["upgrade"]);
         assert!(

@@ -510,7 +510,10 @@ fn the_replicas_of_a_node_that_is_removed_are_replaced_under_load_and_the_new_on
     };
     let before = slice();
     let refused = nodes.refused(lost);
-    assert!(refused.contains(&format!("node {named} was removed from this cluster")), "{refused}");
+    assert!(
+        refused.contains(&format!("node '{named}' was removed from this cluster")),
+        "{refused}"
+    );
     assert!(before == slice());
 }
 
@@ -530,7 +533,10 @@ fn a_removal_without_room_leaves_one_copy_until_a_repair_and_gives_data_up_only_
         refused = machines[0].refusal(&["remove", "n1"]).0;
         refused.contains("only copy")
     });
-    assert!(refused.contains("n1 has the only copy of 1 mirror of plain (32MiB)"), "{refused}");
+    assert!(
+        refused.contains("node 'n1' has the only copy of 1 mirror of plain (32MiB)"),
+        "{refused}"
+    );
     let removed = machines[0].answer(&["remove", "n1", "--force"]);
     assert_eq!((&removed["replaced"], &removed["lacking"]), (&0.into(), &1.into()), "{removed}");
     assert_eq!((&removed["lost"][0], &removed["was_member"]), (&"plain".into(), &true.into()));

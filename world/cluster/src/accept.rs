@@ -9,10 +9,10 @@ use std::error::Error;
 use std::path::Path;
 
 use nearflash_cluster::continuity::check_start;
-use nearflash_planner::Refusal;
+use nearflash_planner::{Refusal, accept_restored as acceptance};
+use nearflash_records::ClusterState;
 use nearflash_records::kept::{SeenRecord, SeenVolume, volumes};
-use nearflash_records::record::{HistoryRecord, Record as _, Schema};
-use nearflash_records::{ClusterState, Compare, Key, Put, Txn};
+use nearflash_records::record::{HistoryRecord, Schema};
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;
@@ -104,13 +104,10 @@ fn accept(store: &Store, state: &ClusterState) -> Result<(), ClusterError> {
     }
     let began = state.history().map_or(0, |it| it.began + 1).max(now().0);
     let history = HistoryRecord { schema: Schema, id: Uuid::new_v4(), began };
-    let alive = state.nodes().keys().map(|node| Key::Alive(*node));
-    let compare = |key: Key| Compare { mod_revision: state.revision(&key), key };
-    let puts = vec![Put { key: Key::History, value: history.encode().into(), lease: None }];
-    let compares = [Key::Cluster, Key::History].into_iter().chain(alive).map(compare).collect();
-    let txn = Txn { compares, puts, deletes: Vec::new() };
-    match store.txn(state.uuid(), &txn)? {
-        true => Ok(()),
-        false => Err(ClusterError::Contended),
+    for txn in acceptance(state, &history) {
+        if !store.txn(state.uuid(), &txn)? {
+            return Err(ClusterError::Contended);
+        }
     }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use nearflash_planner::{Change, Lost, Refusal, VolumeSpec, whole_blocks};
 use nearflash_publish::iscsi_names;
 use nearflash_records::ClusterState;
 use nearflash_records::record::{
-    JobKind, JobRecord, JobState, NodeRecord, Placement, VolumeRecord, VolumeState,
+    JobRecord, JobState, NodeRecord, Placement, VolumeRecord, VolumeState,
 };
 use nearflash_records::state::MirrorView;
 use nearflash_space::{Home, Name, Space, VolumeError};
@@ -228,11 +228,6 @@ impl Node {
     }
 
     fn job_info(&self, state: &ClusterState, id: u64, job: &JobRecord) -> JobInfo {
-        let kind = match job.kind {
-            JobKind::CreateVolume => "volume-create",
-            JobKind::GrowVolume => "volume-resize",
-            JobKind::RemoveVolume => "volume-remove",
-        };
         let shown = match job.state {
             JobState::Running | JobState::Undoing => nearflash_api::JobState::Running,
             JobState::Done => nearflash_api::JobState::Done,
@@ -251,7 +246,7 @@ impl Node {
         };
         JobInfo {
             id,
-            kind: kind.to_owned(),
+            kind: job.kind.call().to_owned(),
             volume: job.name.to_string(),
             state: shown,
             done_bytes: done,

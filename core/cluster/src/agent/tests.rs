@@ -236,8 +236,9 @@ fn an_agent_registers_its_node_and_slice_and_creates_a_volume() {
     let slice = open_slice(1, ByteLen(80 * GIB), 1);
     for (id, change) in [register(1), slice, create(1)].into_iter().enumerate() {
         net.submit(0, id as u64, change);
+        // The volume comes when the node is known to run.
+        net.settle();
     }
-    net.settle();
     let expected: Vec<_> = (0..3).map(|id| (ChangeId(id), Outcome::Done)).collect();
     assert_eq!(net.clients[0].outcomes, expected);
     assert_eq!(net.clients[0].tables.as_ref().unwrap().volumes.len(), 1);
@@ -332,6 +333,7 @@ fn a_restored_store_is_not_believed_whatever_its_revision_is() {
             net.settle();
             let (newest, before) = (net.model.clone(), net.clients[0].agent.state().clone());
             let mut restored = older;
+            restored.set_alive(1, false);
             raise(&mut restored, newest.revision.saturating_add_signed(behind));
             net.store = StoreId(id);
             if !is_running {
@@ -704,8 +706,7 @@ fn a_job_is_carried_on_by_another_node_when_its_process_is_gone() {
     let mut net = Net::new(cluster_of(3, ByteLen(80 * GIB)), 3);
     net.settle();
     // It lies on nodes 2 and 3 alone, so that all of it can be zeroed.
-    net.model.carry_out(&open_slice(1, ByteLen(80 * GIB), 1)).unwrap();
-    let spec = VolumeSpec { replicas: 2, ..volume(1, ByteLen(100 * GIB)) };
+    let spec = VolumeSpec { replicas: 2, ..volume(1, ByteLen(60 * GIB)) };
     net.apply(Event::Kill { at: 0 });
     let worker = Worker { node: node(1), run: 1 };
     let begin = Begin { worker, ..begin(1) };

@@ -244,7 +244,7 @@ fn a_mirror_that_is_not_used_yet_is_not_missed() {
     let making = VolumeSpec { replicas: 2, ..volume(2, ByteLen(GIB)) };
     model.carry_out(&Change::CreateVolume(making.clone())).unwrap();
     let (level, said) = say(&healthy(), &model);
-    assert!(level == Level::Degraded && said.contains("v2 is being created"), "{said}");
+    assert!(level == Level::Degraded && said.contains("'v2' is being created"), "{said}");
     let key = MirrorKey { volume: making.uuid, number: 0 };
     let state = model.state();
     let mirrors = state.mirrors().unwrap();

@@ -25,8 +25,13 @@ pub(super) fn create_cluster(
     }
 }
 
-/// See [`super::Change::RegisterNode`].
-pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Refusal> {
+/// See [`super::Change::RegisterNode`]. The record is written at each start, also if it is the same: what is newer than
+/// it is of the process that runs ([`ClusterState::is_open`]).
+pub(super) fn register(
+    state: &ClusterState,
+    spec: &NodeSpec,
+    begun: bool,
+) -> Result<Step, Refusal> {
     for (door, addresses) in &spec.addresses {
         if addresses.len() > ADDRESSES_MAX {
             return Err(Refusal::Addresses { door: *door, count: addresses.len() });
@@ -64,7 +69,7 @@ pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Re
         version: spec.version.clone(),
         machine: spec.machine.clone(),
     };
-    if known == Some(&record) {
+    if known == Some(&record) && begun {
         return Ok(Step::Done);
     }
     draft.put(Key::Node(spec.uuid), &record)?;

@@ -1,4 +1,7 @@
 //! The free space of slices, and the choice of slices for the mirrors of a row.
+//!
+//! New mirrors lie on open slices alone: a place on another one would not be zeroed before its node starts, and the
+//! job of its volume would wait. If only the others have enough room, the change is refused, and names them.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +9,15 @@ use nearflash_device::DeviceId;
 use nearflash_records::key::Key;
 use nearflash_records::record::{
     DATA_START, Door, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, Placement, RoomState, TRACT_LEN,
+    VolumeRecord, WIDTH_MAX,
 };
 use nearflash_records::state::{ClusterState, Inconsistent};
 use nearflash_space::{EXTENTS_PER_VOLUME_MAX, Extent, FreeSpace, Name};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::refusal::{FreeList, Refusal};
+use super::VolumeSpec;
+use crate::refusal::{Away, FreeList, Refusal};
 
 /// Most mirrors of a volume.
 pub(super) const MIRRORS_MAX: usize = EXTENTS_PER_VOLUME_MAX;
@@ -58,12 +63,60 @@ pub(super) struct Row {
 /// How many replicas of a row each slice takes.
 type Taken = BTreeMap<Uuid, u64>;
 
+/// The width of a new volume of this length, and its rows.
+///
+/// # Errors
+/// When there is no place for all of them.
+pub(super) fn place_new(
+    state: &ClusterState,
+    spec: &VolumeSpec,
+    len: ByteLen,
+) -> Result<(u32, Vec<Row>), Refusal> {
+    let VolumeSpec { placement, replicas, .. } = *spec;
+    prefer_open(state, (placement, replicas), |mut rooms| {
+        let width = spec.width.unwrap_or_else(|| rooms.width(len));
+        let slices = rooms.slices();
+        if width == 0 || width > slices.min(WIDTH_MAX) {
+            return Err(Refusal::Width { wanted: width, slices });
+        }
+        Ok((width, rooms.take_rows(width, len)?))
+    })
+}
+
+/// Further rows of a volume, for the bytes that it lacks.
+///
+/// # Errors
+/// When there is no place for all of them.
+pub(super) fn place_more(
+    state: &ClusterState,
+    volume: &VolumeRecord,
+    missing: ByteLen,
+) -> Result<Vec<Row>, Refusal> {
+    let wanted = (volume.placement, volume.replicas);
+    prefer_open(state, wanted, |mut rooms| rooms.take_rows(volume.width, missing))
+}
+
+/// Places something on open slices. If these do not suffice, and all slices would, it names those that are not open.
+fn prefer_open<T>(
+    state: &ClusterState,
+    (placement, replicas): (Placement, u8),
+    place: impl Fn(Rooms) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let is_open = |slice: &Uuid| state.is_open(slice);
+    let on_open = Rooms::new(state, (placement, replicas), is_open).and_then(&place);
+    let Err(without) = on_open else { return on_open };
+    let all = Rooms::new(state, (placement, replicas), |_| true);
+    let away = all.as_ref().map_or_else(|_| Away::default(), |rooms| rooms.away(state));
+    all.and_then(place)?;
+    Err(Refusal::Away { away, without: Box::new(without) })
+}
+
 impl Rooms {
-    /// The slices that a placement may use.
-    pub(super) fn new(
+    /// Those of the usable slices that a placement may use.
+    fn new(
         state: &ClusterState,
-        placement: Placement,
-        replicas: u8,
+        (placement, replicas): (Placement, u8),
+        is_usable: impl Fn(&Uuid) -> bool,
     ) -> Result<Self, Refusal> {
         let home = match placement {
             Placement::Spread => None,
@@ -77,20 +130,35 @@ impl Rooms {
         if let (Placement::Central(_), Some(node), 2..) = (placement, &home_name, replicas) {
             return Err(Refusal::CentralReplicas { node: node.clone(), replicas });
         }
-        let is_usable = |node: Uuid| replicas > 1 || home.is_none_or(|home| home == node);
-        let rooms = Self { slices: slices(state, is_usable)?, replicas, home };
+        let may_use = |slice: &Uuid, node: Uuid| {
+            (replicas > 1 || home.is_none_or(|home| home == node)) && is_usable(slice)
+        };
+        let rooms = Self { slices: slices(state, may_use)?, replicas, home };
         rooms.check_nodes(home_name)?;
         Ok(rooms)
     }
 
-    /// The slices of nodes that run and that the others reach, for single replicas.
+    /// The open slices of nodes that the others reach, for single replicas.
     pub(super) fn running(state: &ClusterState) -> Result<Self, Refusal> {
         let is_reached = |node: Uuid| {
             let addresses = state.nodes().get(&node).and_then(|it| it.addresses.get(&Door::Direct));
             addresses.is_some_and(|addresses| !addresses.is_empty())
         };
-        let slices = slices(state, |node| state.alive().contains_key(&node) && is_reached(node))?;
+        let slices = slices(state, |slice, node| state.is_open(slice) && is_reached(node))?;
         Ok(Self { slices, replicas: 1, home: None })
+    }
+
+    /// Those of the slices that are not open.
+    fn away(&self, state: &ClusterState) -> Away {
+        let mut away = Away::default();
+        for (slice, room) in self.slices.iter().filter(|(slice, _)| !state.is_open(slice)) {
+            let name = state.slices().get(slice).map(|it| it.name.clone());
+            match name.filter(|_| state.alive().contains_key(&room.node)) {
+                Some(name) => drop(away.closed.insert((room.node_name.clone(), name))),
+                None => drop(away.down.insert(room.node_name.clone())),
+            }
+        }
+        away
     }
 
     /// The place for a replica of this length: on the slice with the most free space that is not on that
@@ -129,13 +197,13 @@ impl Rooms {
     }
 
     /// The number of slices that first replicas may be on.
-    pub(super) fn slices(&self) -> u32 {
+    fn slices(&self) -> u32 {
         u32::try_from(self.firsts().count()).unwrap_or(u32::MAX)
     }
 
     /// The width that suits a volume of this length: the first replica of each mirror on a node of
     /// its own, or, on a single node, on a slice of its own.
-    pub(super) fn width(&self, len: ByteLen) -> u32 {
+    fn width(&self, len: ByteLen) -> u32 {
         const NODES_MAX: u32 = 8;
         const MIRROR_LEN_MIN: u64 = 1 << 30;
         let nodes: std::collections::BTreeSet<Uuid> = self.firsts().map(|room| room.node).collect();
@@ -149,7 +217,7 @@ impl Rooms {
     ///
     /// # Errors
     /// When too little is free.
-    pub(super) fn take_rows(&mut self, width: u32, missing: ByteLen) -> Result<Vec<Row>, Refusal> {
+    fn take_rows(&mut self, width: u32, missing: ByteLen) -> Result<Vec<Row>, Refusal> {
         let mut rows: Vec<Row> = Vec::new();
         let (mut held, free) = (0, self.free());
         while held < missing.0 {
@@ -299,16 +367,16 @@ impl Rooms {
     }
 }
 
-/// The slices of nodes that are usable, and that take mirrors.
+/// The slices that are usable, and that take mirrors.
 fn slices(
     state: &ClusterState,
-    is_usable: impl Fn(Uuid) -> bool,
+    is_usable: impl Fn(&Uuid, Uuid) -> bool,
 ) -> Result<BTreeMap<Uuid, Room>, Refusal> {
     let mut slices = BTreeMap::new();
     for (uuid, slice) in state.slices() {
         let room = state.rooms().get(uuid);
         let is_in = room.is_some_and(|room| room.state == RoomState::In);
-        let owner = state.nodes().get(&slice.node).filter(|_| is_in && is_usable(slice.node));
+        let owner = state.nodes().get(&slice.node).filter(|_| is_in && is_usable(uuid, slice.node));
         if let Some(owner) = owner {
             let free = FreeSpace::new(ONLY, DATA_START, slice.data_len());
             let (node, node_name) = (slice.node, owner.name.clone());

@@ -8,7 +8,7 @@ use nearflash_device::MirrorKey;
 use nearflash_records::key::Key;
 use nearflash_records::record::{
     InSyncRecord, JobKind, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema,
-    VolumeRecord, VolumeState, WIDTH_MAX, is_stripe_unit,
+    VolumeRecord, VolumeState, is_stripe_unit,
 };
 use nearflash_records::state::{ClusterState, MirrorView};
 use nearflash_records::store::Put;
@@ -16,7 +16,7 @@ use nearflash_space::NAMESPACES_PER_SUBSYSTEM_MAX;
 use nearflash_units::{Blocks, ByteLen};
 use uuid::Uuid;
 
-use super::place::{Rooms, Row};
+use super::place::{Row, place_more, place_new};
 use super::{Begin, Draft, Refusal, Step, VolumeSpec, job};
 
 /// The ordinal of the first primary replica.
@@ -48,12 +48,8 @@ pub(super) fn create(
     draft.own(name, spec.uuid)?;
     let nsid = nsid(state, spec)?;
     draft.own(Key::Nsid(spec.subsystem.clone(), nsid), spec.uuid)?;
-    let mut rooms = Rooms::new(state, spec.placement, spec.replicas)?;
-    let width = spec.width.unwrap_or_else(|| rooms.width(len));
-    let slices = rooms.slices();
-    if width == 0 || width > slices.min(WIDTH_MAX) {
-        return Err(Refusal::Width { wanted: width, slices });
-    }
+    // All rows are placed, so that a volume that does not fit is refused before anything is written.
+    let (width, rows) = place_new(state, spec, len)?;
     let total = ByteLen(len.0.saturating_mul(u64::from(spec.replicas)));
     let (kind, of) = (JobKind::CreateVolume, (spec.uuid, &spec.name));
     let job = job::begin(&mut draft, kind, of, total, spec.begin)?;
@@ -76,8 +72,6 @@ pub(super) fn create(
         planned: None,
         job: Some(job),
     };
-    // All rows are tried, so that a volume that does not fit is refused before anything is written.
-    let rows = rooms.take_rows(width, len)?;
     add_row(&mut draft, spec.uuid, &mut volume, &rows[0])?;
     draft.put(Key::Volume(spec.uuid), &volume)?;
     draft.submit()
@@ -137,19 +131,25 @@ pub(super) fn add_missing_row(
     blocks: u64,
 ) -> Result<bool, Refusal> {
     let state = draft.state;
-    let wanted = blocks.checked_mul(u64::from(volume.block_size)).ok_or(Refusal::Length(blocks))?;
-    let ByteLen(held) = held(&state.rows(uuid, volume)?);
-    if held >= wanted {
-        return Ok(false);
-    }
+    let Some(missing) = missing(state, (uuid, volume), blocks)? else { return Ok(false) };
     let mirrors = volume.rows.saturating_add(1).saturating_mul(volume.width);
     if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
         return Err(Refusal::Mirrors);
     }
-    let mut rooms = Rooms::new(state, volume.placement, volume.replicas)?;
-    let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
+    let added = place_more(state, volume, missing)?;
     add_row(draft, uuid, volume, &added[0])?;
     Ok(true)
+}
+
+/// The bytes for which the volume has no rows; `None` if there are none.
+pub(super) fn missing(
+    state: &ClusterState,
+    (uuid, volume): (Uuid, &VolumeRecord),
+    blocks: u64,
+) -> Result<Option<ByteLen>, Refusal> {
+    let wanted = blocks.checked_mul(u64::from(volume.block_size)).ok_or(Refusal::Length(blocks))?;
+    let ByteLen(held) = held(&state.rows(uuid, volume)?);
+    Ok(wanted.checked_sub(held).filter(|missing| *missing > 0).map(ByteLen))
 }
 
 /// The bytes that rows hold.

@@ -107,7 +107,8 @@ fn a_creation_that_is_cancelled_after_any_step_leaves_nothing() {
         txns(&mut model, |model| next(model, spec.uuid));
         assert_eq!(job(&model, 2).state, JobState::Cancelled, "after {stop}");
         let left = |key: &String| {
-            !["/job/", "/last/", "/node/", "/slice/", "/room/"].iter().any(|it| key.contains(it))
+            let kept = ["/job/", "/last/", "/node/", "/slice/", "/room/", "/alive/"];
+            !kept.iter().any(|it| key.contains(it))
         };
         let left: Vec<_> = model.records.keys().filter(|key| left(key)).collect();
         assert!(
@@ -282,6 +283,7 @@ fn jobs_need_level_2_which_every_program_must_know() {
         "{refused}"
     );
     model.carry_out(&register(2)).unwrap();
+    model.carry_out(&open_slice(2, ByteLen(40 * GIB), 2)).unwrap();
     for _ in 0..2 {
         model.carry_out(&Change::RaiseLevel).unwrap();
     }

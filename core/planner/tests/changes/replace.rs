@@ -148,7 +148,10 @@ fn the_only_copy_is_given_up_by_name_and_the_volume_stays_until_it_is_removed() 
     let safe = memberships(&model).len();
     fail(&mut model, 3);
     let refused = model.carry_out(&remove(3)).unwrap_err().to_string();
-    assert!(refused.starts_with("n3 has the only copy of 1 mirror of v2 (2GiB)"), "{refused}");
+    assert!(
+        refused.starts_with("node 'n3' has the only copy of 1 mirror of v2 (2GiB)"),
+        "{refused}"
+    );
     let lost: Affected = lost_by_removal(&model.state(), node(3)).unwrap();
     assert_eq!((lost.count, lost.volumes.len()), (1, 1));
     model.carry_out(&give_up(3)).unwrap();
@@ -175,7 +178,10 @@ fn an_older_copy_is_kept_while_the_node_with_the_newest_one_is_down() {
     fail(&mut model, 2);
     model.set_alive(1, false);
     let refused = model.carry_out(&remove(2)).unwrap_err().to_string();
-    assert!(refused.contains("is on n1, which is down, and n2 has an older one"), "{refused}");
+    assert!(
+        refused.contains("is on node 'n1', which is down, and node 'n2' has an older one"),
+        "{refused}"
+    );
     model.carry_out(&give_up(2)).unwrap();
     check_store(&model);
 }
@@ -219,7 +225,7 @@ fn a_removed_node_is_refused_by_name_when_it_comes_back() {
     fail(&mut model, 3);
     model.carry_out(&remove(3)).unwrap();
     let refused = model.carry_out(&register(3)).unwrap_err().to_string();
-    assert!(refused.starts_with("node n3 was removed from this cluster"), "{refused}");
+    assert!(refused.starts_with("node 'n3' was removed from this cluster"), "{refused}");
     let opened = model.carry_out(&open_slice(3, ByteLen(64 * GIB), 2));
     assert_eq!(opened, Err(Refusal::NoNode(node(3))));
     assert!(!model.txn(&late), "nor does a late copy of its first registration");
@@ -263,7 +269,7 @@ fn a_growth_that_was_not_finished_is_undone_and_a_placement_on_the_node_ends() {
     model.carry_out(&Change::CreateVolume(made)).unwrap();
     model.set_alive(2, false);
     let refused = model.carry_out(&give_up(2)).unwrap_err().to_string();
-    assert!(refused.contains("volume v2 is being created or removed"), "{refused}");
+    assert!(refused.contains("volume 'v2' is being created or removed"), "{refused}");
 }
 
 /// A list of replicas with these ordinals.

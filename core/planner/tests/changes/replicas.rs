@@ -108,6 +108,7 @@ fn a_row_is_as_long_as_the_slice_that_takes_two_of_its_replicas_has_room_for() {
     let mut model = cluster_of(1, ByteLen(31 * GIB));
     model.carry_out(&more_space(1, 9, ByteLen(10 * GIB))).unwrap();
     model.carry_out(&register(2)).unwrap();
+    model.set_alive(2, true);
     for number in [2, 3] {
         model.carry_out(&more_space(2, number, ByteLen(80 * GIB))).unwrap();
     }
@@ -146,7 +147,7 @@ fn replicas_without_nodes_for_them_are_refused_with_the_remedy() {
     let spec = mirrored(1, ByteLen(GIB));
     let refusal = |model: &mut Model, spec: VolumeSpec| create(model, &spec).unwrap_err();
     let said = refusal(&mut model, spec.clone()).to_string();
-    assert!(said.starts_with("2 replicas need slices on 2 nodes, and only n1 has one"), "{said}");
+    assert!(said.starts_with("2 replicas need slices on 2 nodes, and only 'n1' has one"), "{said}");
     let local = VolumeSpec { placement: Placement::Local(node(1)), ..spec.clone() };
     assert!(matches!(refusal(&mut model, local), Refusal::FewNodes { .. }));
     let elsewhere = VolumeSpec { placement: Placement::Local(node(2)), ..spec.clone() };

@@ -15,7 +15,7 @@ fn running(nodes: u16, of: u16) -> (Model, Uuid) {
     let mut model = cluster_of(of, ByteLen(64 * GIB));
     let spec = volume(1, ByteLen(GIB));
     create(&mut model, &spec).unwrap();
-    (1..=nodes).for_each(|number| model.set_alive(number, true));
+    (nodes + 1..=of).for_each(|number| model.set_alive(number, false));
     (model, spec.uuid)
 }
 

@@ -77,6 +77,17 @@ pub struct Worker {
     pub run: u64,
 }
 
+impl JobKind {
+    /// The name of the call that begins such a job.
+    pub fn call(self) -> &'static str {
+        match self {
+            Self::CreateVolume => "volume-create",
+            Self::GrowVolume => "volume-resize",
+            Self::RemoveVolume => "volume-remove",
+        }
+    }
+}
+
 impl JobState {
     /// Whether the job has ended.
     pub fn is_over(self) -> bool {
