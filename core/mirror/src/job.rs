@@ -1,7 +1,7 @@
 //! One operation on a mirror, from its submission to its end.
 //!
 //! Invariants: an operation ends when nothing of it is under way any more, since its buffer is in use
-//! until then. The local write begins only when the other replica has accepted the bytes, so a read at
+//! until then. The local write begins only when the other replicas have accepted the bytes, so a read at
 //! the primary never returns bytes that a takeover loses.
 
 use nearflash_device::{Cause, DeviceId, DeviceOperation, DeviceRequest, DeviceResult};
@@ -9,7 +9,7 @@ use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
-use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
+use crate::table::{Core, MirrorEntry, MirrorId, REMOTES_MAX, Role, Term};
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,9 +20,9 @@ pub(crate) enum Stage {
     Locking,
     /// It has ended for the one who asked, and waits only to give its lock back.
     GivenUp,
-    /// Under way at both replicas: a write, which holds its range.
+    /// Under way at all replicas: a write, which holds its range.
     Writing,
-    /// Under way at both replicas.
+    /// Under way at all replicas.
     Flushing,
     /// One operation elsewhere, whose result is the result.
     Passing(DeviceId),
@@ -106,10 +106,11 @@ pub(crate) struct Job {
     pub(crate) owner: Core,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) local: Part,
-    pub(crate) remote: Part,
+    /// By the places of the other replicas in the table.
+    pub(crate) remotes: [Part; REMOTES_MAX],
 }
 
-/// The next need of an operation that is under way at both replicas.
+/// The next need of an operation that is under way at all replicas.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Next {
     /// An answer, or a change of the table.
@@ -142,14 +143,33 @@ impl Job {
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
-        self.local.is_under_way() || self.remote.is_under_way()
+        self.local.is_under_way() || self.remotes.iter().any(|part| part.is_under_way())
     }
 
-    /// One replica's part has ended.
-    pub(crate) fn end_part(&mut self, is_local: bool, result: DeviceResult) {
+    /// One replica's part has ended: that of another one with this place, or the local one.
+    pub(crate) fn end_part(&mut self, place: Option<usize>, result: DeviceResult) {
         let is_untouched = result == DeviceResult::Remote(Outcome::DeviceUnavailable);
-        self.has_effect |= is_local || !is_untouched;
-        *if is_local { &mut self.local } else { &mut self.remote } = Part::of(result);
+        self.has_effect |= place.is_none() || !is_untouched;
+        let part = match place {
+            None => &mut self.local,
+            Some(place) => &mut self.remotes[place],
+        };
+        *part = Part::of(result);
+    }
+
+    /// Nothing depends any more on a part that has failed at a replica that was dropped or given up.
+    pub(crate) fn forget_dropped(&mut self, entry: &MirrorEntry) {
+        for (part, remote) in self.remotes.iter_mut().zip(&entry.remotes) {
+            if entry.role == Role::Primary && remote.is_none() && matches!(part, Part::Failed(_)) {
+                *part = Part::Unneeded;
+            }
+        }
+    }
+
+    /// Whether all other replicas to which it was sent have it. One of them may be the next primary.
+    fn is_elsewhere(&self) -> bool {
+        let mut needed = self.remotes.iter().filter(|part| **part != Part::Unneeded).peekable();
+        needed.peek().is_some() && needed.all(|part| *part == Part::Done)
     }
 
     /// Whether this node completes it: as the primary, or in the same term as a primary that has stopped
@@ -160,7 +180,7 @@ impl Job {
         match entry.role {
             Role::Primary => true,
             Role::Nobody => {
-                let has_both = entry.local.is_some() && entry.remote.is_some();
+                let has_both = entry.local.is_some() && entry.has_remotes();
                 self.stage == Stage::Writing && entry.term == self.term && has_both
             }
             Role::Secondary | Role::Elsewhere => false,
@@ -170,7 +190,7 @@ impl Job {
     /// Whether a handover has to wait for it, so that it is answered. A write that only the device of this
     /// node has failed is answered afterwards.
     pub(crate) fn delays_handover(&self, entry: &MirrorEntry) -> bool {
-        let waits_for_change = matches!((self.local, self.remote), (Part::Failed(_), Part::Done));
+        let waits_for_change = matches!(self.local, Part::Failed(_)) && self.is_elsewhere();
         entry.role == Role::Nobody && self.is_completed_here(entry) && !waits_for_change
     }
 
@@ -180,32 +200,32 @@ impl Job {
             return self.next_without_primary(entry.map(|entry| entry.role));
         };
         // A replica that was dropped is not waited for, except that it uses the buffer.
-        let has_remote = entry.remote.is_some();
-        let is_accepted =
-            !has_remote || matches!(self.remote, Part::Unneeded | Part::Received | Part::Done);
+        let mut remotes = self.remotes.iter().zip(&entry.remotes).filter(|(_, it)| it.is_some());
+        let has_it = |part: Part| matches!(part, Part::Unneeded | Part::Received | Part::Done);
+        let is_accepted = remotes.clone().all(|(part, _)| has_it(*part));
         if self.local == Part::Due && is_accepted {
             return Next::Local;
         }
         if self.is_under_way() {
             return Next::Wait;
         }
-        match (self.local, self.remote) {
+        match self.local {
             // The last replica's errors go to the host. While there is another one, this one has to be
             // dropped before the operation is answered.
-            (Part::Failed(result), _) if !has_remote => Next::End(result),
-            (Part::Failed(_), _) => Next::Retry,
-            (_, Part::Failed(_)) if has_remote => Next::Retry,
+            Part::Failed(result) if !entry.has_remotes() => Next::End(result),
+            Part::Failed(_) => Next::Retry,
+            _ if remotes.any(|(part, _)| matches!(part, Part::Failed(_))) => Next::Retry,
             _ => Next::End(DeviceResult::Done),
         }
     }
 
     /// The next step at a node that is not the primary any more.
     fn next_without_primary(&self, role: Option<Role>) -> Next {
-        let is_there = self.remote == Part::Done;
+        let is_there = self.is_elsewhere();
         match (self.stage, role) {
             _ if self.is_under_way() => Next::Wait,
             (Stage::Flushing, _) => Next::Anew,
-            // Both replicas have it, so every later primary has it.
+            // All replicas have it, so every later primary has it.
             _ if is_there && self.local == Part::Done => Next::End(DeviceResult::Done),
             // This node may be primary again, with the same replicas. If it gave up a write that one of
             // them has, they would differ.

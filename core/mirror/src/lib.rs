@@ -1,4 +1,4 @@
-//! Mirrors: devices that are made of equal extents (*replicas*) on two nodes.
+//! Mirrors: devices that are made of equal extents (*replicas*) on two nodes, or on three while one moves.
 //!
 //! A mirror has a device number, so the layout above knows neither replicas nor terms, and a volume's
 //! map stays as it is when a node fails. This crate is the layer between the layout and the devices: it
@@ -32,7 +32,8 @@ pub use mirrors::{
     RETRY_PERIOD, Refusal, Submission,
 };
 pub use table::{
-    Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term,
+    Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorTable, PLACES_MAX,
+    REMOTES_MAX, Remote, Role, Side, Term,
 };
 pub use written::Written;
 

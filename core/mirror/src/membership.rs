@@ -22,7 +22,11 @@
 //! A node with a core that does not turn is *stalled*: it neither asks for leases nor gives any, and wants no
 //! change. So the other node of each mirror that is in sync goes on without it.
 //!
-//! Mirrors have two replicas here, or one while there is no room for another. It must not know connections, clients of the store, or threads.
+//! A mirror has two replicas, or one while there is no room for another. While its bytes move, it has a third
+//! one. At most two are in sync: when the third one has everything, one proposal puts it in the place of the
+//! one that leaves (D10a to D10c). If the primary is to leave, it hands over first.
+//!
+//! It must not know connections, clients of the store, or threads.
 
 mod join;
 mod mirror;
@@ -37,10 +41,10 @@ pub mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nearflash_device::MirrorKey;
+use nearflash_device::{DeviceId, MirrorKey};
 use nearflash_units::Nanos;
 
-use crate::table::Term;
+use crate::table::{REMOTES_MAX, Remote, Side, Term};
 use mirror::Mirror;
 pub use note::{Note, NoteVerdict, Tokens};
 pub use pulse::{Heard, Pulse, Question, SliceState};
@@ -93,19 +97,15 @@ pub struct Replica {
     pub node: NodeKey,
 }
 
-impl Replica {
-    /// Stands for the other replica of a mirror that has only one. No node has this identity, and no
-    /// replica this ordinal.
-    const ABSENT: Self = Self { ordinal: u32::MAX, slice: [0xFF; 16], node: [0xFF; 16] };
-}
-
 /// A mirror that has a replica on this node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MirrorConfig {
     /// The mirror.
     pub key: MirrorKey,
-    /// Its replicas, of which one is on this node.
+    /// Its replicas, of which one is on this node: at most [`crate::PLACES_MAX`], each on another node.
     pub replicas: Vec<Replica>,
+    /// The ordinal of the one that is to give its place in sync to another one.
+    pub leaving: Option<u32>,
     /// The revision of the store that wrote this list. The higher revision counts.
     pub places: i64,
     /// Its membership.
@@ -123,9 +123,9 @@ pub struct View {
     pub role: crate::Role,
     /// The ordinal of the primary's replica.
     pub primary: u32,
-    /// At the primary: the session of the other replica, if writes go to it.
-    pub remote: Option<u32>,
-    /// At the primary: reads need a lease.
+    /// At the primary: the other replicas to which writes go. A replica keeps its place here.
+    pub remotes: [Option<RemoteView>; REMOTES_MAX],
+    /// At the primary: reads need a lease of every other replica in sync.
     pub needs_lease: bool,
     /// At a secondary: the session that the primary's operations must carry.
     pub session: u32,
@@ -133,6 +133,26 @@ pub struct View {
     pub stay: u32,
     /// The term since which no answered write was lost.
     pub kept_since: Term,
+}
+
+/// Another replica, at the primary.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RemoteView {
+    /// Its ordinal.
+    pub ordinal: u32,
+    /// Its session.
+    pub session: u32,
+    /// It has everything that was answered, and is not being copied to.
+    pub has_all: bool,
+}
+
+impl RemoteView {
+    /// It as an entry of the table, with the device that stands for it. Whether that one has a volatile cache is
+    /// not known.
+    pub fn on(self, device: DeviceId) -> Remote {
+        let Self { session, has_all, .. } = self;
+        Remote { device, session, has_all, volatile_cache: true }
+    }
 }
 
 /// A change of a record, for the store.
@@ -302,20 +322,21 @@ impl Membership {
         self.now = now;
     }
 
-    /// Replaces the list of mirrors. One that stays keeps its state, also if its other replica is replaced.
+    /// Replaces the list of mirrors. One that stays keeps its state, also if other replicas are replaced.
     pub fn set_mirrors(&mut self, configs: Vec<MirrorConfig>) {
         self.mirrors.retain(|key, _| configs.iter().any(|config| config.key == *key));
-        for MirrorConfig { key, replicas, places, known, note } in configs {
-            let Some((own, other)) = self.sides(&replicas) else { continue };
+        for config in configs {
+            let Some((own, others)) = self.sides(&config.replicas) else { continue };
+            let key = config.key;
             if self.mirrors.get(&key).is_some_and(|mirror| mirror.own == own) {
-                self.adopt(key, known);
-                self.replace_other(key, other, places);
-            } else if let Some(mirror) = self.mirror((own, other), places, known, note) {
+                self.adopt(key, config.known);
+                self.replace_peers(key, &others, config.leaving, config.places);
+            } else if let Some(mirror) = self.mirror(own, &others, config) {
                 self.mirrors.insert(key, mirror);
             }
         }
-        let others = self.mirrors.values().map(|mirror| mirror.other.node);
-        let others: Vec<NodeKey> = others.collect();
+        let peers = self.mirrors.values().flat_map(Mirror::peers);
+        let others: Vec<NodeKey> = peers.map(|peer| peer.replica.node).collect();
         // A node greets once. It may have learned of their first mirror earlier than this one.
         self.partners.retain(|node, it| others.contains(node) || it.run.is_some());
         for node in others {
@@ -335,7 +356,7 @@ impl Membership {
     }
 
     fn shares_with(&self, node: NodeKey) -> bool {
-        node != Replica::ABSENT.node && self.mirrors.values().any(|it| it.other.node == node)
+        self.mirrors.values().any(|it| it.peer_at(node).is_some())
     }
 
     /// The first message of a pulse of this node.
@@ -421,9 +442,9 @@ impl Membership {
         self.step_all();
     }
 
-    /// A part of an operation on the mirror failed at a device: of this node, or of the other one.
-    pub fn handle_failure(&mut self, mirror: MirrorKey, is_local: bool) {
-        self.failed_here(mirror, is_local);
+    /// A part of an operation on the mirror failed at a device: of this node, or of the replica with a session.
+    pub fn handle_failure(&mut self, mirror: MirrorKey, side: Side) {
+        self.failed_here(mirror, side);
         self.step_all();
     }
 
@@ -438,7 +459,7 @@ impl Membership {
         self.is_stalled = is_stalled && !self.is(Mutant::StallIgnored);
     }
 
-    /// Hands every mirror over to its other replica, if that one is in sync.
+    /// Hands every mirror over to its other replica in sync, if there is one.
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.ask_to_be_dropped();
@@ -469,9 +490,7 @@ impl Membership {
     pub fn poll_action(&mut self) -> Option<Action> {
         self.publish();
         self.note();
-        let is_meant =
-            |it: &Action| !matches!(it, Action::Send(to, _) if *to == Replica::ABSENT.node);
-        std::iter::from_fn(|| self.actions.pop_front()).find(is_meant)
+        self.actions.pop_front()
     }
 }
 
@@ -498,13 +517,13 @@ impl Membership {
     fn ask(&mut self) {
         let Self { partners, mirrors, actions, now, is_stalled, .. } = self;
         for (node, partner) in partners.iter_mut().filter(|(_, partner)| partner.run.is_some()) {
-            let shared = || mirrors.iter().filter(|(_, mirror)| mirror.other.node == *node);
+            let shared = || mirrors.iter().filter(|(_, mirror)| mirror.peer_at(*node).is_some());
             if shared().next().is_none() {
                 continue;
             }
             let questions = shared().filter(|_| !*is_stalled);
             let questions: Vec<Question> =
-                questions.filter_map(|(key, mirror)| mirror.question(*key)).collect();
+                questions.filter_map(|(key, mirror)| mirror.question(*key, *node)).collect();
             self.sequence += 1;
             partner.asked.push_back((self.sequence, *now));
             let surplus = partner.asked.len().saturating_sub(QUESTIONS_MAX);
@@ -531,11 +550,9 @@ impl Membership {
         let until = self.now.plus(longer(self.lease));
         let mut granted = Vec::new();
         for question in questions {
-            let Some(mirror) = self.mirrors.get_mut(&question.mirror) else { continue };
-            if mirror.other.node != from {
-                continue;
-            }
-            if !self.is_stalled && mirror.gives_lease(question) {
+            let mirror = self.mirrors.get_mut(&question.mirror);
+            let Some(mirror) = mirror.filter(|it| it.peer_at(from).is_some()) else { continue };
+            if !self.is_stalled && mirror.gives_lease(question, from) {
                 mirror.given = mirror.given.max(until);
                 granted.push(question.mirror);
             } else if mirror.known.record.term > question.term {
@@ -543,9 +560,9 @@ impl Membership {
                 self.actions.push_back(Action::Send(from, tell));
             }
         }
-        for (key, mirror) in self.mirrors.iter_mut().filter(|(_, it)| it.other.node == from) {
+        for (key, mirror) in &mut self.mirrors {
             let question = questions.iter().find(|question| question.mirror == *key);
-            mirror.asked(question);
+            mirror.asked(question, from);
         }
         if let Some(partner) = self.partners.get_mut(&from) {
             partner.answered.push_back((sequence, self.now));
@@ -563,11 +580,12 @@ impl Membership {
         let Some((_, at)) = asked.copied() else { return };
         let until = at.plus(self.lease);
         let mut leases = Vec::new();
-        for (key, mirror) in self.mirrors.iter_mut().filter(|(_, it)| it.other.node == from) {
+        for (key, mirror) in &mut self.mirrors {
+            let Some(peer) = mirror.peer_at_mut(from) else { continue };
             if granted.contains(key) {
-                mirror.held = mirror.held.max(until);
-                leases.push((*key, mirror.held));
-            } else if mirror.question(*key).is_some() {
+                peer.held = peer.held.max(until);
+                leases.push((*key, mirror.lease()));
+            } else if mirror.question(*key, from).is_some() {
                 // It may not know this term yet.
                 let tell = Pulse::Tell(*key, mirror.known.clone());
                 self.actions.push_back(Action::Send(from, tell));

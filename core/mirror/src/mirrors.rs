@@ -1,11 +1,11 @@
 //! One core's mirrors: operations in, operations on devices out.
 //!
-//! A write at the primary locks its range on the mirror's owner core, is sent to the other replica, is
-//! written locally when that one has accepted it, and is answered when both have done it. A read at the
+//! A write at the primary locks its range on the mirror's owner core, is sent to the other replicas, is
+//! written locally when these have accepted it, and is answered when all have done it. A read at the
 //! primary is local. At any other node, both are forwarded to the primary in one hop. A flush flushes
-//! both replicas.
+//! all replicas. There is one other replica, or two while a third one takes the place of another.
 //!
-//! A part that fails while both replicas are in sync is tried again with the same bytes under the same
+//! A part that fails while other replicas are in sync is tried again with the same bytes under the same
 //! lock, until it succeeds or a table comes in which that replica is not in sync any more. The caller that
 //! makes the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried
 //! again: it waits until that replica is not in sync any more.
@@ -39,7 +39,7 @@ use crate::job::{Job, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
 use crate::mutant::Mutant;
 use crate::slots::Slots;
-use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
+use crate::table::{Core, MirrorId, MirrorTable, REMOTES_MAX, Role, Side, Term};
 use crate::written::Written;
 use copy::Copies;
 pub use copy::{Buffers, Copied, DigestKey};
@@ -64,13 +64,18 @@ pub const REPLICA_TIMEOUT: Nanos = Nanos::from_secs(10);
 /// The time between two looks for replicas that are slow.
 const SLOW_PERIOD: Nanos = Nanos::from_secs(1);
 
-/// The operations of a job, as numbers in their ids.
+/// The operations of a job, as numbers in their ids: at this node, and at the others by their places in the table.
 const LOCAL: u16 = 0;
-const REMOTE: u16 = 1;
+const REMOTES: [u16; REMOTES_MAX] = [1, 2];
 /// An operation that a replica has accepted; these have slots of their own.
-pub(crate) const APPLY: u16 = 2;
+pub(crate) const APPLY: u16 = 3;
 /// Operations of a copy have this number and higher ones; these have slots of their own, too.
-pub(crate) const COPY: u16 = 3;
+pub(crate) const COPY: u16 = 4;
+
+/// The place of another replica, if the operation of a job is one at that.
+fn place_of(op: u16) -> Option<usize> {
+    REMOTES.iter().position(|remote| *remote == op)
+}
 
 /// An operation on a device, local or remote.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -146,7 +151,7 @@ pub struct Mirrors {
     pub(crate) submissions: VecDeque<Submission>,
     pub(crate) ended: VecDeque<(OperationId, DeviceResult)>,
     messages: VecDeque<(Core, MirrorMessage)>,
-    pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
+    pub(crate) failures: VecDeque<(MirrorId, DeviceResult, Side)>,
     faces: Faces,
     /// Mirrors of which a read was repaired.
     repaired: VecDeque<MirrorId>,
@@ -233,7 +238,7 @@ impl Mirrors {
             owner,
             ticket: None,
             local: unneeded,
-            remote: unneeded,
+            remotes: [unneeded; REMOTES_MAX],
         };
         let slot = self.jobs.insert(job);
         self.begin(slot);
@@ -267,11 +272,12 @@ impl Mirrors {
         !self.submissions.is_empty()
     }
 
-    /// The other replica has accepted a write. Its result follows.
+    /// Another replica has accepted a write. Its result follows.
     pub fn handle_received(&mut self, id: OperationId) {
-        let Some(slot) = self.slot_of(id).filter(|_| id.op == REMOTE) else { return };
-        if self.jobs[slot].remote == Part::UnderWay && self.jobs[slot].stage == Stage::Writing {
-            (self.jobs[slot].remote, self.jobs[slot].has_effect) = (Part::Received, true);
+        let Some((slot, place)) = self.slot_of(id).zip(place_of(id.op)) else { return };
+        let job = &mut self.jobs[slot];
+        if job.remotes[place] == Part::UnderWay && job.stage == Stage::Writing {
+            (job.remotes[place], job.has_effect) = (Part::Received, true);
             self.advance(slot);
             self.tell_granted();
         }
@@ -295,11 +301,12 @@ impl Mirrors {
                 self.judge(slot, result);
             }
             Stage::Reading => self.read_failed(slot, result),
-            Stage::Repairing => self.repair_ended(slot, id.op == LOCAL, result),
+            Stage::Repairing => self.repair_ended(slot, place_of(id.op), result),
             Stage::Writing | Stage::Flushing => {
-                job.end_part(id.op == LOCAL, result);
+                job.end_part(place_of(id.op), result);
+                let mirror = job.mirror;
                 if !result.is_done() && !is_unreached(result) {
-                    self.failures.push_back((job.mirror, result, id.op == LOCAL));
+                    self.note_failure(mirror, result, place_of(id.op));
                 }
                 self.advance(slot);
             }
@@ -313,9 +320,9 @@ impl Mirrors {
         self.ended.pop_front()
     }
 
-    /// The next failure of a part: the mirror, the result, and whether it is the local replica's. Each
-    /// attempt that fails adds one, so take them in every turn.
-    pub fn poll_failure(&mut self) -> Option<(MirrorId, DeviceResult, bool)> {
+    /// The next failure of a part: the mirror, the result, and the replica. Each attempt that fails adds one,
+    /// so take them in every turn.
+    pub fn poll_failure(&mut self) -> Option<(MirrorId, DeviceResult, Side)> {
         self.failures.pop_front()
     }
 

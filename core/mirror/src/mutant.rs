@@ -85,4 +85,6 @@ pub(crate) enum Mutant {
     SeatOutlasts,
     /// A read is repaired from a replica to which everything is still being copied.
     RepairFromCopy,
+    /// A replica takes the place of another one before it is flushed.
+    ExchangedUnflushed,
 }

@@ -13,6 +13,12 @@ use nearflash_request::SentIn;
 use nearflash_units::{ByteLen, ByteOffset, index};
 use serde::{Deserialize, Serialize};
 
+/// The places that a mirror can have: at most two replicas are in sync, and a third one joins.
+pub const PLACES_MAX: usize = 3;
+
+/// The replicas on other nodes.
+pub const REMOTES_MAX: usize = PLACES_MAX - 1;
+
 /// The entries of a page of the table.
 const PAGE_LEN: u32 = 64;
 
@@ -81,15 +87,33 @@ pub struct Local {
     pub volatile_cache: bool,
 }
 
-/// The replica on another node.
+/// A replica on another node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Remote {
     /// The remote device that stands for it: the *replica face* of the mirror there.
     pub device: DeviceId,
-    /// The number of the JOIN by which it was taken back last.
+    /// The number of the JOIN by which it was taken back last. All replicas of a table have different ones.
     pub session: u32,
+    /// It has everything that was answered, and is not being copied to.
+    pub has_all: bool,
     /// Completed writes may be lost at a power failure until a flush.
     pub volatile_cache: bool,
+}
+
+/// A replica of a mirror, as the primary sees it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Side {
+    /// The replica of this node.
+    Local,
+    /// The one on another node that has this session.
+    Remote(u32),
+}
+
+impl Side {
+    /// Whether it is the replica of this node.
+    pub fn is_local(self) -> bool {
+        self == Self::Local
+    }
 }
 
 /// A mirror, as one node sees it in one term.
@@ -107,15 +131,15 @@ pub struct MirrorEntry {
     pub owner: Core,
     /// The replica of this node.
     pub local: Option<Local>,
-    /// At the primary: the other replica, if writes go to it: it is in sync, or everything is being
-    /// copied to it. It stays while a primary has stopped for a handover.
-    pub remote: Option<Remote>,
+    /// At the primary: the other replicas to which writes go: those that are in sync, or to which everything
+    /// is being copied. They stay while a primary has stopped for a handover. A replica keeps its place here.
+    pub remotes: [Option<Remote>; REMOTES_MAX],
     /// Not at the primary: the remote device that stands for the mirror at its primary, its *primary
     /// face*.
     pub primary: Option<DeviceId>,
     /// At a secondary: the session that replica writes must carry.
     pub session: u32,
-    /// At the primary: reads need a lease of the other replica's node.
+    /// At the primary: reads need leases of the nodes of the other replicas in sync.
     pub needs_lease: bool,
     /// Changes when this node's replica has not been in sync for a while.
     pub stay: u32,
@@ -132,6 +156,16 @@ impl MirrorEntry {
     /// The term and the session that an operation carries to another node.
     pub(crate) fn sent_in(&self, session: u32) -> SentIn {
         SentIn { term: self.term.0, session, is_digest: false }
+    }
+
+    /// Whether writes go to other replicas.
+    pub(crate) fn has_remotes(&self) -> bool {
+        self.remotes.iter().any(Option::is_some)
+    }
+
+    /// The other replica with this session.
+    pub(crate) fn remote_in(&self, session: u32) -> Option<Remote> {
+        self.remotes.iter().flatten().find(|it| it.session == session).copied()
     }
 
     /// Whether the mirror has the whole range.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use nearflash_cluster::compile::MirrorLayout;
 use nearflash_cluster::{face_name, face_uuid};
 use nearflash_device::{DeviceId, MirrorKey};
-use nearflash_mirror::membership::View;
-use nearflash_mirror::{Core, Local, MirrorEntry, MirrorId, MirrorTable, Remote, Role, Term};
+use nearflash_mirror::membership::{RemoteView, View};
+use nearflash_mirror::{Core, Local, MirrorEntry, MirrorId, MirrorTable, REMOTES_MAX, Role, Term};
 use nearflash_request::VolumeId;
 use nearflash_space::{Epoch, Extent, Home, Reservations, Stripes, Volume};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
@@ -24,7 +24,7 @@ pub struct Seat {
     pub len: ByteLen,
     /// The ordinal and the place of the replica of this node.
     pub own: Option<(u32, Local)>,
-    /// The faces on the nodes of the other replicas. If this node has a replica, there is at most one.
+    /// The faces on the nodes of the other replicas.
     pub faces: Vec<Faces>,
     /// The devices of all replicas release blocks.
     pub deallocates: bool,
@@ -115,8 +115,10 @@ impl Seats {
 }
 
 fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> MirrorEntry {
-    let other = seat.faces.first().and_then(|faces| faces.replica);
-    let remote = |session| other.map(|device| Remote { device, session, volatile_cache: true });
+    let remote = |view: RemoteView| {
+        let faces = seat.faces.iter().find(|faces| faces.ordinal == view.ordinal)?;
+        Some(view.on(faces.replica?))
+    };
     let at_primary = |view: &View| {
         let is_own = seat.own.is_some_and(|(ordinal, _)| ordinal == view.primary);
         let faces = seat.faces.iter().find(|faces| faces.ordinal == view.primary);
@@ -130,7 +132,8 @@ fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> Mirror
         role: view.map_or(Role::Nobody, |view| role(seat, view)),
         owner: Core(u16::try_from(owner).expect("it is less than the number of cores")),
         local: seat.own.map(|(_, local)| local),
-        remote: view.and_then(|view| view.remote).and_then(remote),
+        remotes: view
+            .map_or([None; REMOTES_MAX], |view| view.remotes.map(|view| view.and_then(remote))),
         primary: view.and_then(at_primary),
         session: view.map_or(0, |view| view.session),
         needs_lease: view.is_some_and(|view| view.needs_lease),
@@ -188,9 +191,11 @@ mod tests {
     }
 
     fn view(role: Role, primary: u32) -> View {
-        let (term, remote) = (Term(3), Some(9));
+        let remote = |ordinal, session| Some(RemoteView { ordinal, session, has_all: true });
+        // The place of the second one is not known here.
+        let (term, remotes) = (Term(3), [remote(2, 8), remote(1, 9)]);
         let (needs_lease, session, stay) = (false, 4, 0);
-        View { term, role, primary, remote, needs_lease, session, stay, kept_since: Term(1) }
+        View { term, role, primary, remotes, needs_lease, session, stay, kept_since: Term(1) }
     }
 
     #[test]
@@ -203,7 +208,8 @@ mod tests {
         seats.show(KEY, view(Role::Primary, 0));
         let entry = seats.table().entry(MirrorId(3)).unwrap();
         assert_eq!((entry.role, entry.primary), (Role::Primary, None));
-        assert_eq!(entry.remote.map(|it| (it.device, it.session)), Some((DeviceId(6), 9)));
+        let remotes = entry.remotes.map(|it| it.map(|it| (it.device, it.session)));
+        assert_eq!(remotes, [None, Some((DeviceId(6), 9))]);
         assert_eq!(seats.mirror(MirrorId(3)), Some((KEY, ByteLen(4096))));
         assert!(seats.unseat(|_| true) && seats.table().entry(MirrorId(3)).is_none());
         assert!(!seats.unseat(|_| true) && seats.id_of(&KEY).is_none());

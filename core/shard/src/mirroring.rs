@@ -27,7 +27,7 @@ use nearflash_direct::{Status, block_digest, digests_len};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_mirror::{
     Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal,
-    Role, Submission, Term,
+    Role, Side, Submission, Term,
 };
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, Nanos, index};
@@ -47,10 +47,8 @@ const REPORT_PERIOD: Nanos = Nanos::from_secs(1);
 /// A thing that is told at most once in [`REPORT_PERIOD`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Report {
-    /// The replica here, or at another node, has failed.
-    Failed {
-        is_local: bool,
-    },
+    /// A replica has failed.
+    Failed(Side),
     Repaired,
 }
 
@@ -364,10 +362,10 @@ impl Shard {
     /// Tells the control plane which replicas have failed, and which mirrors are drained.
     fn tell_of_mirrors<W: World>(&mut self, world: &mut W) {
         let now = world.now();
-        while let Some((mirror, result, is_local)) = self.mirroring.mirrors.poll_failure() {
-            let report = (mirror, Report::Failed { is_local });
+        while let Some((mirror, result, side)) = self.mirroring.mirrors.poll_failure() {
+            let report = (mirror, Report::Failed(side));
             if self.mirroring.is_due_for_report(report, now) {
-                world.notice(Notice::ReplicaFailed { mirror, result, is_local });
+                world.notice(Notice::ReplicaFailed { mirror, result, side });
             }
         }
         while let Some(mirror) = self.mirroring.mirrors.poll_repaired() {
@@ -457,7 +455,7 @@ fn status_of(refusal: Refusal) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use nearflash_mirror::{Local, MirrorEntry};
+    use nearflash_mirror::{Local, MirrorEntry, REMOTES_MAX};
     use nearflash_units::{BlockSize, ByteOffset};
 
     use super::*;
@@ -481,7 +479,7 @@ mod tests {
             term: Term(kept_since.0 + 5),
             role: Role::Elsewhere,
             local: None,
-            remote: None,
+            remotes: [None; REMOTES_MAX],
             primary: Some(DeviceId(1)),
             kept_since,
             ..resync::entry()
@@ -503,7 +501,8 @@ mod tests {
     fn a_flush_of_a_replica_waits_for_other_operations_only_if_its_device_has_a_volatile_cache() {
         for volatile_cache in [false, true] {
             let local = Local { device: DeviceId(0), start: ByteOffset(0), volatile_cache };
-            let entry = MirrorEntry { local: Some(local), remote: None, ..resync::entry() };
+            let entry =
+                MirrorEntry { local: Some(local), remotes: [None; REMOTES_MAX], ..resync::entry() };
             let table = Arc::new(MirrorTable::new().with(MirrorId(0), Some(entry)));
             let mut mirroring = Mirroring::new(CoreId::FIRST, table);
             let kinds = [DeviceKind::Local, DeviceKind::Mirror(MirrorId(0))];

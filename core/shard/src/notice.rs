@@ -8,7 +8,7 @@ use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Opened, Owner, Traced};
 use nearflash_iscsi::pdu::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
-use nearflash_mirror::{Copied, MirrorId, Written};
+use nearflash_mirror::{Copied, MirrorId, Side, Written};
 use nearflash_nvme::auth::{Hash, Step};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus, Refusal};
 use nearflash_nvme::tls::Suite;
@@ -118,8 +118,8 @@ pub enum Notice {
     ReplicaFailed {
         mirror: MirrorId,
         result: DeviceResult,
-        /// It is the replica on this node.
-        is_local: bool,
+        /// The replica.
+        side: Side,
     },
     /// The device of this node could not read a range of a mirror. The bytes were read from the other
     /// replica and written back. Told at once, and then at most once a second for each mirror.

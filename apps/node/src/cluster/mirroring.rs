@@ -19,7 +19,7 @@ use nearflash_mirror::membership::{
     Action, Conflict, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse, Scope,
     SliceState, StoreAnswer, Token, View,
 };
-use nearflash_mirror::{Heartbeats, Role, SILENCE_MAX, Written};
+use nearflash_mirror::{Heartbeats, REMOTES_MAX, Role, SILENCE_MAX, Written};
 use nearflash_records::record::{Door, MirrorRecord, Record as _};
 use nearflash_records::store::{Compare, Found, ModRevision, Put, StoreId};
 use nearflash_records::{ClusterState, Endpoint, Key, Txn};
@@ -198,7 +198,7 @@ impl Mirroring {
                 term: record.term,
                 role: Role::Elsewhere,
                 primary: record.primary,
-                remote: None,
+                remotes: [None; REMOTES_MAX],
                 needs_lease: false,
                 session: 0,
                 stay: 0,
@@ -286,9 +286,9 @@ impl Mirroring {
                     self.collect(key, session, &written);
                 }
             }
-            MirrorEvent::News(MirrorNews::Failed { mirror, is_local }) => {
+            MirrorEvent::News(MirrorNews::Failed { mirror, side }) => {
                 if let Some(key) = self.board.key_of(mirror) {
-                    self.membership.handle_failure(key, is_local);
+                    self.membership.handle_failure(key, side);
                 }
             }
             MirrorEvent::News(MirrorNews::WritesLost { mirror }) => {

@@ -276,6 +276,6 @@ impl Shared {
         let places = i64::try_from(layout.places_revision).unwrap_or(i64::MAX);
         let (key, known) = (layout.key, known(layout));
         // The membership's driver has the slices.
-        Some(MirrorConfig { key, replicas, places, known, note: None })
+        Some(MirrorConfig { key, replicas, leaving: None, places, known, note: None })
     }
 }

@@ -8,7 +8,7 @@ use nearflash_config::HostAccess;
 use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
-use nearflash_mirror::{Copied, MirrorId, Written};
+use nearflash_mirror::{Copied, MirrorId, Side, Written};
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::tls::TlsHosts;
@@ -136,8 +136,8 @@ pub(crate) enum MirrorNews {
     Failed {
         /// The mirror.
         mirror: MirrorId,
-        /// It is the device of this node's replica.
-        is_local: bool,
+        /// The replica.
+        side: Side,
     },
     /// A core has noted these parts of the mirror as written.
     Written {

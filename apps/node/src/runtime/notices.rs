@@ -51,10 +51,10 @@ pub(super) fn notice_sink(common: &Common, news: &News) -> NoticeSink {
         Some(Notice::RemoteResized { device, bytes }) => {
             changes.tell(Event::RemoteResized { device, bytes });
         }
-        Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
-            let place = if is_local { "here" } else { "on another node" };
+        Some(Notice::ReplicaFailed { mirror, result, side }) => {
+            let place = if side.is_local() { "here" } else { "on another node" };
             warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
-            mirrors.tell(MirrorNews::Failed { mirror, is_local });
+            mirrors.tell(MirrorNews::Failed { mirror, side });
         }
         Some(Notice::ReadRepaired { mirror }) => {
             let repair =

@@ -7,7 +7,7 @@
 
 use nearflash_device::MirrorKey;
 
-use super::mirror::{Joiner, Phase, Stage, Standing};
+use super::mirror::{Joiner, Mirror, Peer, Phase, Stage, Standing};
 use super::note::Tokens;
 use super::record::Token;
 use super::{Action, Membership, NodeKey, Pulse, RETRY, Scope};
@@ -38,8 +38,12 @@ impl Membership {
                 let of_replica = mirror.note.filter(|note| note.ordinal == mirror.own.ordinal);
                 let tokens = of_replica.map_or([None; 2], |note| note.tokens);
                 let join = Pulse::Join { mirror: key, incarnation, tokens };
-                let to = mirror.other.node;
-                self.actions.push_back(Action::Send(to, join));
+                // One that hears of its places before it hears of the record may not know the primary.
+                let primary = mirror.primary_node();
+                let peers = mirror.peers().map(|peer| peer.replica.node);
+                for to in peers.filter(|node| primary.is_none_or(|primary| primary == *node)) {
+                    self.actions.push_back(Action::Send(to, join.clone()));
+                }
             }
             Phase::Readying if is_shown => {
                 mirror.phase = Phase::Syncing;
@@ -49,7 +53,7 @@ impl Membership {
             Phase::Syncing if is_due => {
                 mirror.retry_at = self.now.plus(RETRY);
                 let ready = Pulse::Ready { mirror: key, session: mirror.session };
-                self.actions.push_back(Action::Send(mirror.other.node, ready));
+                self.actions.extend(mirror.primary_node().map(|to| Action::Send(to, ready)));
             }
             _ => {}
         }
@@ -59,7 +63,8 @@ impl Membership {
     pub(super) fn joined(&mut self, from: NodeKey, key: MirrorKey, term: Term, session: u32) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let is_asked = mirror.phase == Phase::Joining && mirror.standing() == Standing::Out;
-        if mirror.other.node != from || term != mirror.known.record.term || !is_asked {
+        let is_primary = mirror.primary_node() == Some(from);
+        if !is_primary || term != mirror.known.record.term || !is_asked {
             return;
         }
         mirror.session = session;
@@ -72,11 +77,30 @@ impl Membership {
     pub(super) fn keep(&mut self, from: NodeKey, key: MirrorKey, session: u32, token: Token) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let is_its = mirror.phase == Phase::Syncing && mirror.session == session;
-        if mirror.other.node != from || mirror.standing() != Standing::Out || !is_its {
+        let is_primary = mirror.primary_node() == Some(from);
+        if !is_primary || mirror.standing() != Standing::Out || !is_its {
             return;
         }
         mirror.keeps = Some(token);
         self.begin_noted();
+    }
+}
+
+impl Mirror {
+    /// Whether the replica at a node joins in this session.
+    fn is_joining(&self, node: NodeKey, session: u32) -> bool {
+        let is_meant = |(joiner, peer): (Joiner, &Peer)| {
+            joiner.session == session && peer.replica.node == node
+        };
+        self.joining().is_some_and(is_meant)
+    }
+
+    /// Whether another replica, with these tokens, joins before one that has begun.
+    fn gives_way(&self, joiner: &Joiner, tokens: &Tokens) -> bool {
+        let lacks_little =
+            |tokens: &Tokens| self.covered.is_some_and(|token| tokens.contains(&Some(token)));
+        let is_nearer = lacks_little(tokens) && !lacks_little(&joiner.tokens);
+        joiner.stage == Stage::Offered || is_nearer && joiner.stage < Stage::Copied
     }
 }
 
@@ -92,15 +116,25 @@ impl Membership {
     ) {
         let reuses_session = self.is(Mutant::NoSession);
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        let is_primary = mirror.standing() == Standing::Primary
-            && mirror.is_open
-            && mirror.other_element().is_none();
-        if mirror.other.node != from || !is_primary || mirror.phase != Phase::Idle {
+        let Some(replica) = mirror.peer_at(from).map(|peer| peer.replica) else { return };
+        if matches!(mirror.standing(), Standing::Secondary | Standing::Out) {
+            // It knows an earlier record, or no other one.
+            let tell = Pulse::Tell(key, mirror.known.clone());
+            return self.actions.push_back(Action::Send(from, tell));
+        }
+        let is_primary = mirror.standing() == Standing::Primary && mirror.is_open;
+        if !is_primary || !mirror.admits(&replica) || mirror.phase != Phase::Idle {
             return;
         }
+        let replica = replica.ordinal;
         match mirror.joiner {
-            Some(Joiner { stage: Stage::Offered, incarnation: known, .. })
-                if known == incarnation => {}
+            Some(Joiner {
+                stage: Stage::Offered, incarnation: known, replica: offered, ..
+            }) if known == incarnation && offered == replica => {}
+            // Another one is further. One that lacks little goes before one to which everything is copied.
+            Some(joiner) if joiner.replica != replica && !mirror.gives_way(&joiner, &tokens) => {
+                return;
+            }
             // An earlier attempt is over. Its session is used by no core when the next one begins.
             Some(Joiner { stage, .. }) if stage != Stage::Offered => {
                 mirror.joiner = None;
@@ -111,7 +145,7 @@ impl Membership {
                 let session = self.sessions;
                 let (stage, token, has_kept) = (Stage::Offered, None, false);
                 mirror.joiner =
-                    Some(Joiner { session, incarnation, tokens, stage, token, has_kept });
+                    Some(Joiner { replica, session, incarnation, tokens, stage, token, has_kept });
             }
         }
         let Some(Joiner { session, .. }) = mirror.joiner else { return };
@@ -123,13 +157,15 @@ impl Membership {
     /// The replica accepts operations of this session.
     pub(super) fn ready(&mut self, from: NodeKey, key: MirrorKey, session: u32) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        if mirror.other.node != from || mirror.standing() != Standing::Primary {
+        if mirror.standing() != Standing::Primary || !mirror.is_joining(from, session) {
             return;
         }
-        let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
+        let joiner = mirror.joiner.as_mut();
         if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Offered) {
             joiner.stage = Stage::Showing;
-            mirror.needed_since = self.now;
+            if let Some(peer) = mirror.peer_at_mut(from) {
+                peer.needed_since = self.now;
+            }
         }
         // It is ready again and again: the last question may have been lost.
         self.ask_to_keep(key);
@@ -137,10 +173,8 @@ impl Membership {
 
     /// The slice of the replica that returns has the token of the next record.
     pub(super) fn kept(&mut self, from: NodeKey, key: MirrorKey, session: u32) {
-        let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.other.node == from) else {
-            return;
-        };
-        let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
+        let mirror = self.mirrors.get_mut(&key).filter(|it| it.is_joining(from, session));
+        let joiner = mirror.and_then(|mirror| mirror.joiner.as_mut());
         if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Copied) {
             joiner.has_kept = true;
         }
@@ -152,17 +186,20 @@ impl Membership {
         let ignores_token = self.is(Mutant::TokenIgnored);
         let forgets_to_keep = self.is(Mutant::NotKept);
         let now = self.now;
-        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        let Some(joiner) = mirror.joiner else { return };
-        let partner = &self.partners[&mirror.other.node];
-        let current = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+        let joining = self.mirrors.get(&key).and_then(Mirror::joining);
+        let Some((joiner, peer)) = joining else { return };
+        let (partner, current) = self.process_of(peer);
         let is_same = current.is_some_and(|slice| slice.incarnation == joiner.incarnation);
-        let is_lost = partner.is_dead || !is_same || mirror.other_has_failed;
-        let is_silent = joiner.stage != Stage::Offered && mirror.has_lost_lease(now);
+        let is_lost = partner.is_dead || !is_same || peer.has_failed;
+        let is_silent = joiner.stage != Stage::Offered && peer.has_lost_lease(now);
+        let holds = peer.held > now;
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         if is_lost || is_silent {
             // It is given up without a term: the record does not name it.
             mirror.joiner = None;
-            mirror.other_has_failed = false;
+            if let Some(peer) = mirror.peer_mut(joiner.replica) {
+                peer.has_failed = false;
+            }
             return;
         }
         if joiner.stage == Stage::Showing && is_shown {
@@ -176,7 +213,7 @@ impl Membership {
         // A copy of few parts is faster than the first lease, for which reads would wait.
         let have_kept = (joiner.has_kept || forgets_to_keep)
             && joiner.token.is_some_and(|it| mirror.has_noted(it));
-        if joiner.stage == Stage::Copied && have_kept && mirror.held > now {
+        if joiner.stage == Stage::Copied && have_kept && holds {
             mirror.joiner = Some(Joiner { stage: Stage::Requiring, ..joiner });
         }
     }

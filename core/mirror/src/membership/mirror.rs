@@ -5,10 +5,13 @@ use nearflash_units::Nanos;
 
 use super::note::{Note, Tokens};
 use super::record::{Element, Known, Record, Token};
-use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
+use super::{
+    LEASE, Membership, MirrorConfig, NodeKey, Question, RemoteView, Replica, SliceState, View,
+    longer,
+};
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::Term;
+use crate::table::{REMOTES_MAX, Term};
 
 /// The time in sync after which a replica is taken back at once the next time.
 const STAYS: Nanos = Nanos::from_secs(60);
@@ -20,7 +23,10 @@ const FLAPS_MAX: u32 = 7;
 #[derive(Debug)]
 pub(super) struct Mirror {
     pub(super) own: Replica,
-    pub(super) other: Replica,
+    /// The other replicas. One keeps its place here.
+    pub(super) peers: [Option<Peer>; REMOTES_MAX],
+    /// The ordinal of the one that is to give its place in sync to another one.
+    pub(super) leaving: Option<u32>,
     /// The slice of the replica of this node.
     pub(super) slice: SliceState,
     pub(super) known: Known,
@@ -50,12 +56,8 @@ pub(super) struct Mirror {
     pub(super) coming: Option<Known>,
     /// At a replica that returns: the token that its slice gets before the record names the replica.
     pub(super) keeps: Option<Token>,
-    /// Until when the lease lasts that was given last.
+    /// Until when the lease lasts that was given last, to any node.
     pub(super) given: Nanos,
-    /// Until when the lease lasts that is held.
-    pub(super) held: Nanos,
-    /// When this node began to need a lease.
-    pub(super) needed_since: Nanos,
     /// The next attempt of something that failed.
     pub(super) retry_at: Nanos,
     /// When this replica was taken back last; how often in a row it did not stay; and when it may ask
@@ -63,12 +65,23 @@ pub(super) struct Mirror {
     pub(super) entered_at: Nanos,
     pub(super) flaps: u32,
     pub(super) join_at: Nanos,
-    /// A write has failed at the device of this replica, or of the other one.
+    /// A write has failed at the device of this replica.
     pub(super) has_failed: bool,
-    pub(super) other_has_failed: bool,
     /// The last published view, and the number of its publication.
     pub(super) view: Option<View>,
     pub(super) published: u64,
+}
+
+/// Another replica of a mirror.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) replica: Replica,
+    /// Until when the lease of it lasts that is held.
+    pub(super) held: Nanos,
+    /// When this node began to need a lease of it.
+    pub(super) needed_since: Nanos,
+    /// A write has failed at its device.
+    pub(super) has_failed: bool,
 }
 
 /// A change under way.
@@ -101,21 +114,23 @@ pub(super) enum Phase {
 /// A change of the record that this node wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Change {
-    /// The other replica is dropped by this primary.
+    /// The other replica in sync is dropped by this primary.
     Drop,
     /// This secondary becomes primary, alone.
     TakeOver,
-    /// This primary makes the other replica primary, alone.
+    /// This primary makes the other replica in sync primary, alone.
     HandOver,
     /// This suspect becomes primary, alone.
     Recover,
-    /// The other replica, which has everything, is in sync again.
+    /// A replica that has everything is in sync, in the place of another one if that one leaves.
     Add,
 }
 
 /// A replica that returns, at the primary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Joiner {
+    /// Its ordinal.
+    pub(super) replica: u32,
     pub(super) session: u32,
     pub(super) incarnation: u64,
     /// The tokens that its slice has.
@@ -127,7 +142,7 @@ pub(super) struct Joiner {
     pub(super) has_kept: bool,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Stage {
     /// It was told its session.
     Offered,
@@ -154,11 +169,12 @@ pub(super) enum Standing {
 }
 
 impl Membership {
-    /// The replica of this node, and the other one.
-    pub(super) fn sides(&self, replicas: &[Replica]) -> Option<(Replica, Replica)> {
-        match *replicas {
-            [own] if own.node == self.node => Some((own, Replica::ABSENT)),
-            [own, other] | [other, own] if own.node == self.node => Some((own, other)),
+    /// The replica of this node, and the other ones.
+    pub(super) fn sides(&self, replicas: &[Replica]) -> Option<(Replica, Vec<Replica>)> {
+        let is_own = |it: &&Replica| it.node == self.node;
+        let (own, others): (Vec<Replica>, Vec<Replica>) = replicas.iter().partition(is_own);
+        match own[..] {
+            [own] if others.len() <= REMOTES_MAX => Some((own, others)),
             _ => None,
         }
     }
@@ -166,16 +182,18 @@ impl Membership {
     /// A mirror that is new on this node.
     pub(super) fn mirror(
         &self,
-        (own, other): (Replica, Replica),
-        places: i64,
-        known: Known,
-        note: Option<Note>,
+        own: Replica,
+        others: &[Replica],
+        config: MirrorConfig,
     ) -> Option<Mirror> {
+        let MirrorConfig { leaving, places, known, note, .. } = config;
         let slice = self.slices.iter().find(|slice| slice.slice == own.slice).copied()?;
         let known_token = known.record.token;
+        let mut others = others.iter().map(|replica| Peer::new(*replica, self.now));
         let mut mirror = Mirror {
             own,
-            other,
+            peers: std::array::from_fn(|_| others.next()),
+            leaving,
             slice,
             known,
             places,
@@ -194,14 +212,11 @@ impl Membership {
             keeps: None,
             // The start counts as a lease given.
             given: self.now.plus(longer(self.lease)),
-            held: Nanos(0),
-            needed_since: self.now,
             retry_at: self.now,
             entered_at: self.now,
             flaps: 0,
             join_at: self.now,
             has_failed: false,
-            other_has_failed: false,
             view: None,
             published: 0,
         };
@@ -211,23 +226,128 @@ impl Membership {
     }
 }
 
+impl Peer {
+    fn new(replica: Replica, now: Nanos) -> Self {
+        Self { replica, held: Nanos(0), needed_since: now, has_failed: false }
+    }
+
+    /// Whether its slice is known to vouch for its bytes, if it is in sync. It noted the token before it was
+    /// added, or before it gave a lease.
+    pub(super) fn has_noted(&self) -> bool {
+        self.held > Nanos(0)
+    }
+
+    /// Whether its lease has been over for long enough to drop it.
+    pub(super) fn has_lost_lease(&self, now: Nanos) -> bool {
+        now > self.held.max(self.needed_since.plus(LEASE))
+    }
+}
+
+/// The other replicas.
 impl Mirror {
-    /// Another replica is in the place of the other one, which was not in sync. Nothing that was learned
-    /// of that one counts for this one.
-    pub(super) fn set_other(&mut self, other: Replica, places: i64, now: Nanos) {
-        (self.other, self.places) = (other, places);
-        (self.joiner, self.other_has_failed) = (None, false);
-        // Everything is compared with it.
-        self.covered = None;
-        (self.held, self.needed_since) = (Nanos(0), now);
+    pub(super) fn peers(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().flatten()
+    }
+
+    pub(super) fn peers_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.peers.iter_mut().flatten()
+    }
+
+    pub(super) fn peer_at(&self, node: NodeKey) -> Option<&Peer> {
+        self.peers().find(|peer| peer.replica.node == node)
+    }
+
+    pub(super) fn peer_at_mut(&mut self, node: NodeKey) -> Option<&mut Peer> {
+        self.peers_mut().find(|peer| peer.replica.node == node)
+    }
+
+    pub(super) fn peer(&self, replica: u32) -> Option<&Peer> {
+        self.peers().find(|peer| peer.replica.ordinal == replica)
+    }
+
+    pub(super) fn peer_mut(&mut self, replica: u32) -> Option<&mut Peer> {
+        self.peers_mut().find(|peer| peer.replica.ordinal == replica)
+    }
+
+    /// The other replica in sync.
+    pub(super) fn other(&self) -> Option<&Peer> {
+        self.peers().find(|peer| self.known.record.element(peer.replica.ordinal).is_some())
+    }
+
+    /// The node of the primary, if it is another one.
+    pub(super) fn primary_node(&self) -> Option<NodeKey> {
+        self.peer(self.known.record.primary).map(|peer| peer.replica.node)
+    }
+
+    /// The replica that returns.
+    pub(super) fn joining(&self) -> Option<(Joiner, &Peer)> {
+        let joiner = self.joiner?;
+        Some((joiner, self.peer(joiner.replica)?))
+    }
+
+    /// The list of replicas has changed. Nothing that was learned of one that is gone counts for another one.
+    pub(super) fn set_peers(
+        &mut self,
+        others: &[Replica],
+        leaving: Option<u32>,
+        places: i64,
+        now: Nanos,
+    ) {
+        self.places = places;
+        let is_same = |peer: &Peer| others.contains(&peer.replica);
+        if self.peers().count() == others.len()
+            && self.peers().all(is_same)
+            && self.leaving == leaving
+        {
+            return;
+        }
+        self.leaving = leaving;
+        for slot in &mut self.peers {
+            slot.take_if(|peer| !is_same(peer));
+        }
+        for other in others {
+            let is_known = self.peers().any(|peer| peer.replica == *other);
+            let free = self.peers.iter_mut().find(|slot| slot.is_none());
+            if let Some(slot) = free.filter(|_| !is_known) {
+                *slot = Some(Peer::new(*other, now));
+            }
+        }
         if self.compared.take().is_some() || self.phase == Phase::Reading(Change::Add) {
-            // The proposal to add that one compares the earlier list, so it never takes effect.
+            // The proposal to add a replica compares the earlier list, so it never takes effect.
             self.call = 0;
             self.phase = Phase::Idle;
             self.retry_at = now;
         }
+        if let Some(joiner) = &mut self.joiner {
+            joiner.stage = joiner.stage.min(Stage::Requiring);
+        }
+        let stays = self.joining().is_some_and(|(_, peer)| self.admits(&peer.replica));
+        self.joiner = self.joiner.filter(|_| stays);
     }
 
+    /// Whether a replica that is out of sync may join: a third one only in the place of the other one in sync.
+    /// If this one is to leave, it hands over before.
+    pub(super) fn admits(&self, replica: &Replica) -> bool {
+        let Some(other) = self.other() else { return true };
+        let is_out = self.known.record.element(replica.ordinal).is_none();
+        is_out && self.leaving == Some(other.replica.ordinal)
+    }
+
+    /// Whether the other replicas that count, in each of the records that may be in force, have given leases:
+    /// until when all of them last.
+    pub(super) fn lease(&self) -> Nanos {
+        let required = |stage| matches!(stage, Stage::Requiring | Stage::Added);
+        let joining = self.joining().map(|(joiner, peer)| (joiner.stage, peer.held));
+        let in_sync = self.other().map(|peer| peer.held);
+        match (joining, in_sync) {
+            (Some((stage, held)), Some(other)) if required(stage) => held.min(other),
+            (_, Some(held)) | (Some((_, held)), None) => held,
+            (None, None) => Nanos(0),
+        }
+    }
+}
+
+impl Mirror {
     pub(super) fn standing(&self) -> Standing {
         match self.known.record.element(self.own.ordinal) {
             None => Standing::Out,
@@ -245,7 +365,7 @@ impl Mirror {
     /// Whether both replicas are in sync, this one in the present incarnation of its slice.
     pub(super) fn are_both_in_sync(&self) -> bool {
         let is_in_sync = matches!(self.standing(), Standing::Primary | Standing::Secondary);
-        is_in_sync && self.other_element().is_some()
+        is_in_sync && self.other().is_some()
     }
 
     /// Whether this replica has lost its power since it was in sync.
@@ -268,8 +388,9 @@ impl Mirror {
         }
     }
 
+    /// The element of the other replica in sync.
     pub(super) fn other_element(&self) -> Option<Element> {
-        self.known.record.element(self.other.ordinal)
+        self.known.record.element(self.other()?.replica.ordinal)
     }
 
     /// Whether all cores apply the view of this moment.
@@ -281,21 +402,32 @@ impl Mirror {
     pub(super) fn wanted_view(&self) -> View {
         let Record { term, primary, kept_since, .. } = self.known.record;
         let standing = self.standing();
-        let is_in_sync = standing == Standing::Primary && self.other_element().is_some();
+        let is_in_sync = standing == Standing::Primary && self.other().is_some();
         let joiner = self.joiner.filter(|joiner| joiner.stage != Stage::Offered);
         let role = self.role(standing);
-        let remote = match joiner {
-            Some(joiner) => Some(joiner.session),
-            None => is_in_sync.then_some(self.session),
-        };
         let is_required =
             joiner.is_some_and(|it| matches!(it.stage, Stage::Requiring | Stage::Added));
+        let in_sync = self.other().filter(|_| is_in_sync).map(|peer| peer.replica.ordinal);
+        let remote = |peer: &Peer| {
+            let ordinal = peer.replica.ordinal;
+            match joiner.filter(|joiner| joiner.replica == ordinal) {
+                Some(Joiner { session, .. }) => {
+                    Some(RemoteView { ordinal, session, has_all: is_required })
+                }
+                None => (in_sync == Some(ordinal)).then_some(RemoteView {
+                    ordinal,
+                    session: self.session,
+                    has_all: true,
+                }),
+            }
+        };
+        // A primary that has stopped completes what it has sent.
+        let sends = role == Role::Primary || self.is_open && self.is_stopped();
         View {
             term,
             role,
             primary,
-            // A primary that has stopped completes what it has sent.
-            remote: remote.filter(|_| role == Role::Primary || self.is_open && self.is_stopped()),
+            remotes: self.peers.map(|peer| peer.as_ref().filter(|_| sends).and_then(remote)),
             needs_lease: is_in_sync || is_required,
             session: if role == Role::Secondary { self.session } else { 0 },
             stay: self.stay,
@@ -329,23 +461,24 @@ impl Mirror {
         }
     }
 
-    /// The question for a lease, if this node is a primary that needs or will need one.
-    pub(super) fn question(&self, mirror: MirrorKey) -> Option<Question> {
+    /// The question to a node for a lease, if this node is a primary that needs or will need one.
+    pub(super) fn question(&self, mirror: MirrorKey, node: NodeKey) -> Option<Question> {
         if self.standing() != Standing::Primary {
             return None;
         }
-        let session = match self.joiner {
+        let ordinal = self.peer_at(node)?.replica.ordinal;
+        let session = match self.joiner.filter(|joiner| joiner.replica == ordinal) {
             Some(joiner) => joiner.session,
-            None => self.other_element().map(|_| self.session)?,
+            None => self.known.record.element(ordinal).map(|_| self.session)?,
         };
         Some(Question { mirror, term: self.known.record.term, session })
     }
 
     /// Whether the asker may have a lease: it is the primary, and this node does not take part in a
     /// term without it.
-    pub(super) fn gives_lease(&self, question: &Question) -> bool {
-        let is_agreed = question.term == self.known.record.term
-            && self.known.record.primary == self.other.ordinal;
+    pub(super) fn gives_lease(&self, question: &Question, asker: NodeKey) -> bool {
+        let is_agreed =
+            question.term == self.known.record.term && self.primary_node() == Some(asker);
         let is_following = match self.standing() {
             // Its lease says that its slice knows the bytes: the primary hands over to no other replica.
             Standing::Secondary => {
@@ -359,14 +492,11 @@ impl Mirror {
         is_agreed && is_following && self.coming.is_none()
     }
 
-    /// Whether the slice of the other replica in sync is known to vouch for its bytes. It noted the token before
-    /// it was added, or before it gave a lease.
-    pub(super) fn other_has_noted(&self) -> bool {
-        self.held > Nanos(0)
-    }
-
-    /// The primary has asked, for this mirror or without it.
-    pub(super) fn asked(&mut self, question: Option<&Question>) {
+    /// A node has asked, for this mirror or without it.
+    pub(super) fn asked(&mut self, question: Option<&Question>, asker: NodeKey) {
+        if self.primary_node() != Some(asker) {
+            return;
+        }
         let counts = question.is_some_and(|question| question.session == self.session);
         let is_current = question.is_none_or(|it| it.term == self.known.record.term);
         if matches!(self.phase, Phase::Readying | Phase::Syncing) && !counts && is_current {
@@ -375,7 +505,7 @@ impl Mirror {
         }
         if self.standing() == Standing::Secondary
             && matches!(self.phase, Phase::Reading(Change::TakeOver))
-            && question.is_some_and(|question| self.gives_lease(question))
+            && question.is_some_and(|question| self.gives_lease(question, asker))
         {
             self.phase = Phase::Idle;
         }
@@ -406,17 +536,20 @@ impl Mirror {
 
     /// The record that a change makes.
     pub(super) fn proposal(&self, change: Change) -> Option<Record> {
-        let (own, other) = (self.own.ordinal, self.other.ordinal);
+        let own = self.own.ordinal;
         let record = &self.known.record;
         Some(match change {
             Change::Recover if self.has_lost_power() => record.next_after_loss(self.element()),
             Change::Drop | Change::TakeOver | Change::Recover => {
                 record.next(own, vec![self.element()])
             }
-            Change::HandOver => record.next(other, vec![self.other_element()?]),
+            Change::HandOver => {
+                let other = self.other_element()?;
+                record.next(other.replica, vec![other])
+            }
             Change::Add => {
-                let Joiner { incarnation, token, .. } = self.joiner?;
-                let joiner = Element { replica: other, incarnation };
+                let Joiner { replica, incarnation, token, .. } = self.joiner?;
+                let joiner = Element { replica, incarnation };
                 Record { token: token?, ..record.next(own, vec![self.element(), joiner]) }
             }
         })
@@ -424,7 +557,7 @@ impl Mirror {
 
     pub(super) fn has_left(&self) -> bool {
         match self.standing() {
-            Standing::Primary => self.other_element().is_none(),
+            Standing::Primary => self.other().is_none(),
             Standing::Secondary => false,
             Standing::Suspect | Standing::Out => true,
         }
@@ -442,11 +575,5 @@ impl Mirror {
             let pause = if self.flaps == 0 { 0 } else { 1 << (self.flaps - 1) };
             self.join_at = now.plus(Nanos::from_secs(pause));
         }
-    }
-
-    /// Whether the lease of the other replica has been over for long enough to drop it.
-    pub(super) fn has_lost_lease(&self, now: Nanos) -> bool {
-        let since = self.needed_since.plus(LEASE);
-        now > self.held.max(since)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearflash_device::MirrorKey;
 
-use super::mirror::{Mirror, Stage, Standing};
+use super::mirror::{Joiner, Mirror, Stage, Standing};
 use super::note::Note;
 use super::record::{Known, Token};
 use super::{Action, Membership, Pulse, SliceKey};
@@ -110,7 +110,7 @@ impl Membership {
             if mirror.standing() == Standing::Out && kept.is_some() {
                 mirror.keeps = None;
                 let kept = Pulse::Kept { mirror: *key, session: mirror.session };
-                self.actions.push_back(Action::Send(mirror.other.node, kept));
+                self.actions.extend(mirror.primary_node().map(|to| Action::Send(to, kept)));
             }
             if mirror.has_noted_coming() {
                 begun.extend(mirror.coming.take().map(|known| (*key, known)));
@@ -125,10 +125,11 @@ impl Membership {
     /// Tells the replica that returns which token its slice is to have.
     pub(super) fn ask_to_keep(&mut self, key: MirrorKey) {
         let Some(mirror) = self.mirrors.get(&key) else { return };
-        let joiner = mirror.joiner.filter(|it| it.stage == Stage::Copied && !it.has_kept);
-        if let Some((session, token)) = joiner.and_then(|it| Some((it.session, it.token?))) {
-            let keep = Pulse::Keep { mirror: key, session, token };
-            self.actions.push_back(Action::Send(mirror.other.node, keep));
+        let is_due = |it: &Joiner| it.stage == Stage::Copied && !it.has_kept;
+        let Some((joiner, peer)) = mirror.joining().filter(|(it, _)| is_due(it)) else { return };
+        if let Some(token) = joiner.token {
+            let keep = Pulse::Keep { mirror: key, session: joiner.session, token };
+            self.actions.push_back(Action::Send(peer.replica.node, keep));
         }
     }
 }

@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 
 use nearflash_device::MirrorKey;
 
-use super::mirror::{Change, Mirror, Phase, Stage, Standing};
+use super::mirror::{Change, Joiner, Mirror, Peer, Phase, Stage, Standing};
 use super::record::{Element, Known, Record};
 use super::{
     ADVANTAGE, Action, Conflict, HANDOVER_MAX, Membership, NodeKey, Partner, Proposal, Pulse,
-    RETRY, Replica, StoreAnswer, longer,
+    RETRY, Replica, SliceState, StoreAnswer, longer,
 };
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::Term;
+use crate::table::{Side, Term};
 
 impl Membership {
     /// Whether a deliberate bug is on.
@@ -51,14 +51,16 @@ impl Membership {
         mirror.phase = Phase::Idle;
         mirror.compared = None;
         mirror.retry_at = now;
-        (mirror.has_failed, mirror.other_has_failed) = (false, false);
+        mirror.has_failed = false;
+        mirror.peers_mut().for_each(|peer| peer.has_failed = false);
         let joiner = mirror.joiner.take();
         mirror.is_open &= after == Standing::Primary && before == after;
         if after == Standing::Primary {
             // A taker has stopped and drained before it proposed.
             mirror.is_open |= is_own && before == Standing::Secondary && had_stopped;
-            if mirror.other_element().is_some() {
-                mirror.needed_since = now;
+            if let Some(other) = mirror.other().map(|peer| peer.replica.ordinal) {
+                mirror.peers_mut().for_each(|peer| peer.needed_since = now);
+                let joiner = joiner.filter(|joiner| joiner.replica == other);
                 mirror.session = joiner.map_or(mirror.session, |joiner| joiner.session);
             }
         }
@@ -77,16 +79,17 @@ impl Membership {
     }
 
     /// Adopts a list of replicas, unless a later one is known.
-    pub(super) fn replace_other(&mut self, key: MirrorKey, other: Replica, places: i64) {
+    pub(super) fn replace_peers(
+        &mut self,
+        key: MirrorKey,
+        others: &[Replica],
+        leaving: Option<u32>,
+        places: i64,
+    ) {
         let now = self.now;
-        let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.places < places) else {
-            return;
-        };
-        if mirror.other == other {
-            mirror.places = places;
-            return;
+        if let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.places < places) {
+            mirror.set_peers(others, leaving, places, now);
         }
-        mirror.set_other(other, places, now);
     }
 
     /// The store has answered.
@@ -157,11 +160,13 @@ impl Membership {
         mirror.retry_at = retry_at;
     }
 
-    /// Tells the other node the record.
+    /// Tells the other nodes the record.
     pub(super) fn tell(&mut self, key: MirrorKey) {
         let Some(mirror) = self.mirrors.get(&key) else { return };
-        let tell = Pulse::Tell(key, mirror.known.clone());
-        self.actions.push_back(Action::Send(mirror.other.node, tell));
+        for peer in mirror.peers() {
+            let tell = Pulse::Tell(key, mirror.known.clone());
+            self.actions.push_back(Action::Send(peer.replica.node, tell));
+        }
     }
 
     pub(super) fn step_all(&mut self) {
@@ -234,55 +239,65 @@ impl Membership {
             return None;
         }
         let mirror = &self.mirrors[&key];
-        let partner = &self.partners[&mirror.other.node];
-        let other = mirror.other_element();
         if mirror.coming.is_some() || !mirror.may_propose() {
             return None;
         }
         match mirror.standing() {
             Standing::Primary => {
-                if other.is_none() {
-                    let is_wanted = mirror.joiner.is_some_and(|it| it.stage == Stage::Requiring);
-                    let holds = mirror.held > self.now && mirror.is_shown(self.shown);
-                    return (is_wanted && holds).then_some(Change::Add);
+                let is_ready = |(joiner, peer): (Joiner, &Peer)| {
+                    joiner.stage == Stage::Requiring && peer.held > self.now
+                };
+                if mirror.joining().is_some_and(is_ready) && mirror.is_shown(self.shown) {
+                    return Some(Change::Add);
                 }
-                let is_gone = self.is_gone(mirror, partner) || mirror.has_lost_lease(self.now);
-                if is_gone || mirror.other_has_failed {
+                let other = mirror.other()?;
+                let is_gone = self.is_gone(mirror, other) || other.has_lost_lease(self.now);
+                if is_gone || other.has_failed {
                     return Some(Change::Drop);
                 }
                 // Otherwise, a loss of power could leave it with a slice that knows nothing of a later term.
-                let may_follow = mirror.other_has_noted() || self.is(Mutant::HandsOverUnnoted);
-                let is_wanted = (mirror.has_failed || self.is_leaving) && may_follow;
-                is_wanted.then_some(Change::HandOver)
+                let may_follow = other.has_noted() || self.is(Mutant::HandsOverUnnoted);
+                let leaves_place = mirror.leaving == Some(mirror.own.ordinal);
+                let is_wanted = mirror.has_failed || self.is_leaving || leaves_place;
+                (is_wanted && may_follow).then_some(Change::HandOver)
             }
             Standing::Secondary => {
                 let is_over = self.now > mirror.given.plus(ADVANTAGE);
                 let is_over = is_over || self.is(Mutant::LeaseNotAwaited);
-                let is_wanted = self.is_gone(mirror, partner) || is_over;
-                is_wanted.then_some(Change::TakeOver)
+                let is_gone = mirror.other().is_some_and(|other| self.is_gone(mirror, other));
+                (is_gone || is_over).then_some(Change::TakeOver)
             }
-            Standing::Suspect => self.recovers(key, partner).then_some(Change::Recover),
+            Standing::Suspect => self.recovers(key).then_some(Change::Recover),
             Standing::Out => None,
         }
     }
 
-    /// Whether the process that the record counts on runs no more.
-    fn is_gone(&self, mirror: &Mirror, partner: &Partner) -> bool {
-        let now = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+    /// Whether the process of the other replica in sync, on which the record counts, runs no more.
+    fn is_gone(&self, mirror: &Mirror, other: &Peer) -> bool {
+        let (partner, now) = self.process_of(other);
         let recorded = mirror.other_element().map(|element| element.incarnation);
         partner.is_dead || now.is_some_and(|now| recorded.is_some_and(|it| it < now.incarnation))
     }
 
+    /// The node of another replica, and its slice as it is now.
+    pub(super) fn process_of(&self, peer: &Peer) -> (&Partner, Option<&SliceState>) {
+        let partner = &self.partners[&peer.replica.node];
+        (partner, partner.slices.iter().find(|slice| slice.slice == peer.replica.slice))
+    }
+
     /// Whether this suspect may go on alone: no element can hold more than it does.
-    fn recovers(&self, key: MirrorKey, partner: &Partner) -> bool {
+    fn recovers(&self, key: MirrorKey) -> bool {
         let mirror = &self.mirrors[&key];
         let record = &mirror.known.record;
         let Some(own) = record.element(mirror.own.ordinal) else { return false };
         if self.is(Mutant::SuspectTakesOver) {
             return true;
         }
-        let Some(other) = mirror.other_element() else { return true };
-        let now = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+        let Some((other, peer)) = mirror.other_element().zip(mirror.other()) else {
+            // The place of another replica in sync may not be known yet.
+            return record.in_sync.len() < 2;
+        };
+        let (partner, now) = self.process_of(peer);
         let Some(now) = now.filter(|_| partner.run.is_some()) else { return false };
         if now.incarnation == other.incarnation {
             return false;
@@ -357,15 +372,23 @@ impl Membership {
     }
 
     /// A part of an operation failed here, or there by the word of this node's cores.
-    pub(super) fn failed_here(&mut self, key: MirrorKey, is_local: bool) {
+    pub(super) fn failed_here(&mut self, key: MirrorKey, side: Side) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        match (mirror.standing(), is_local) {
-            (Standing::Primary, true) => mirror.has_failed = true,
-            (Standing::Primary, false) => mirror.other_has_failed = true,
+        match (mirror.standing(), side) {
+            (Standing::Primary, Side::Local) => mirror.has_failed = true,
+            (Standing::Primary, Side::Remote(session)) => {
+                let joiner = mirror.joiner.filter(|joiner| joiner.session == session);
+                let other = mirror.other().filter(|_| mirror.session == session);
+                let ordinal = joiner.map(|it| it.replica).or(other.map(|it| it.replica.ordinal));
+                if let Some(peer) = ordinal.and_then(|ordinal| mirror.peer_mut(ordinal)) {
+                    peer.has_failed = true;
+                }
+            }
             // It keeps what it has accepted, so it takes over only when that has been applied.
-            (Standing::Secondary, true) => {
-                let (to, failed) = (mirror.other.node, Pulse::Failed { mirror: key });
-                self.actions.push_back(Action::Send(to, failed));
+            (Standing::Secondary, Side::Local) => {
+                let failed = Pulse::Failed { mirror: key };
+                let to = mirror.primary_node();
+                self.actions.extend(to.map(|to| Action::Send(to, failed)));
             }
             _ => {}
         }
@@ -376,16 +399,16 @@ impl Membership {
         let is_leaving = self.is_leaving;
         let mirrors = self.mirrors.iter().filter(|_| is_leaving);
         for (key, mirror) in mirrors.filter(|(_, it)| it.standing() == Standing::Secondary) {
-            let (to, failed) = (mirror.other.node, Pulse::Failed { mirror: *key });
-            self.actions.push_back(Action::Send(to, failed));
+            let failed = Pulse::Failed { mirror: *key };
+            self.actions.extend(mirror.primary_node().map(|to| Action::Send(to, failed)));
         }
     }
 
-    /// The other node says that its replica has failed.
+    /// Another node says that its replica has failed.
     pub(super) fn failed_there(&mut self, from: NodeKey, key: MirrorKey) {
-        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        if mirror.other.node == from && mirror.standing() == Standing::Primary {
-            mirror.other_has_failed = true;
+        let mirror = self.mirrors.get_mut(&key).filter(|it| it.standing() == Standing::Primary);
+        if let Some(peer) = mirror.and_then(|mirror| mirror.peer_at_mut(from)) {
+            peer.has_failed = true;
         }
     }
 

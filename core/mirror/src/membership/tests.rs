@@ -1,5 +1,7 @@
 //! Single rules, step by step. How they work together is the simulation's part.
 
+mod moves;
+
 use nearflash_device::MirrorKey;
 use uuid::Uuid;
 
@@ -45,7 +47,14 @@ fn membership(node: NodeKey, incarnation: u64, known: Known) -> Membership {
         Membership::new(node, 1, vec![slice(node, incarnation)], Nanos::from_secs(100));
     let replica = |ordinal, node| Replica { ordinal, slice: node, node };
     let replicas = vec![replica(0, A), replica(1, B)];
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known, note: None }]);
+    membership.set_mirrors(vec![MirrorConfig {
+        key: KEY,
+        replicas,
+        leaving: None,
+        places: 5,
+        known,
+        note: None,
+    }]);
     membership
 }
 
@@ -72,6 +81,11 @@ fn views(actions: &[Action]) -> Vec<View> {
         _ => None,
     };
     actions.iter().filter_map(of).collect()
+}
+
+/// The sessions of the replicas to which a primary writes.
+fn sessions(view: &View) -> Vec<u32> {
+    view.remotes.iter().flatten().map(|remote| remote.session).collect()
 }
 
 fn read(actions: &[Action]) -> Option<u64> {
@@ -222,7 +236,7 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     a.handle_pulse(B, Pulse::Ready { mirror: KEY, session: 1 });
     let actions = settle(&mut a);
     let view = views(&actions)[0];
-    assert_eq!((view.remote, view.needs_lease), (Some(1), false));
+    assert_eq!((sessions(&view), view.needs_lease), (vec![1], false));
     assert!(actions.contains(&Action::Resync(KEY, 1, Scope::Written)));
     // Reads go on until a lease is held, and need it before the record names the replica.
     a.handle_resynced(KEY, 1, TOKEN);
@@ -252,7 +266,7 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
 fn a_process_whose_slice_another_one_has_opened_serves_nothing_any_more() {
     let mut a = membership(A, 1, both());
     settle(&mut a);
-    a.handle_failure(KEY, false);
+    a.handle_failure(KEY, Side::Remote(0));
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
     let (call, ..) = proposal(&settle(&mut a)).expect("it drops the other one");
@@ -274,6 +288,7 @@ fn learn(membership: &mut Membership, millis: u64) {
     membership.set_mirrors(vec![MirrorConfig {
         key: KEY,
         replicas,
+        leaving: None,
         places: 5,
         known: both(),
         note: None,
@@ -329,7 +344,7 @@ fn stopped() -> Membership {
         panic!("it stops");
     };
     // It goes on with what it has sent.
-    assert_eq!((views[0].1.role, views[0].1.remote), (Role::Nobody, Some(0)));
+    assert_eq!((views[0].1.role, sessions(&views[0].1)), (Role::Nobody, vec![0]));
     primary.handle_shown(number);
     primary
 }
@@ -419,6 +434,7 @@ fn replace(membership: &mut Membership, other: Option<(u32, NodeKey)>, places: i
     membership.set_mirrors(vec![MirrorConfig {
         key: KEY,
         replicas,
+        leaving: None,
         places,
         known: alone(),
         note: None,
@@ -493,7 +509,8 @@ fn an_addition_that_is_under_way_ends_with_the_place_of_its_replica() {
     a.handle_timeout();
     let actions = settle(&mut a);
     assert_eq!(self::proposal(&actions), None, "it is not sent again with another list");
-    assert_eq!(views(&actions).pop().map(|it| (it.role, it.remote)), Some((Role::Primary, None)));
+    let last = views(&actions).pop().expect("a view");
+    assert_eq!((last.role, sessions(&last)), (Role::Primary, vec![]));
     a.handle_store(KEY, call, StoreAnswer::Committed(12));
     assert_eq!(views(&settle(&mut a)), [], "nobody waits for its answer");
     // The next one begins from the start, with a lease of its own.
@@ -538,7 +555,7 @@ fn an_addition_that_is_refused_with_the_record_unchanged_is_tried_from_the_start
         StoreAnswer::Refused(Conflict { known: alone(), places: 6, is_fenced: false }),
     );
     let view = views(&settle(&mut a)).pop().expect("a view");
-    assert_eq!((view.role, view.remote, view.needs_lease), (Role::Primary, None, false));
+    assert_eq!((view.role, sessions(&view), view.needs_lease), (Role::Primary, vec![], false));
     is_copied(&mut a, B, 2);
 }
 
@@ -579,7 +596,14 @@ fn recovered(power: u64) -> Record {
     let replicas = vec![Replica { ordinal: 0, slice: A, node: A }];
     let (places, known) =
         (5, Known { record: Record { kept_since: Term(2), ..known.record }, ..known });
-    let config = MirrorConfig { key: KEY, replicas, places, known: known.clone(), note: None };
+    let config = MirrorConfig {
+        key: KEY,
+        replicas,
+        leaving: None,
+        places,
+        known: known.clone(),
+        note: None,
+    };
     a.set_mirrors(vec![config]);
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(known));
@@ -739,7 +763,14 @@ fn a_suspect_without_the_bytes_that_the_record_counts_on_does_not_go_on() {
         ];
         let note = Some(Note { ordinal: 1, term: Term(4), tokens });
         let known = known.clone();
-        b.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known, note }]);
+        b.set_mirrors(vec![MirrorConfig {
+            key: KEY,
+            replicas,
+            leaving: None,
+            places: 5,
+            known,
+            note,
+        }]);
         let is_read = read(&settle(&mut b)).is_some();
         b.set_now(at(500));
         b.handle_timeout();
@@ -759,7 +790,14 @@ fn on_a_restored_store_that_was_accepted_the_replica_with_the_later_term_goes_on
             Replica { ordinal: 1, slice: B, node: B },
         ];
         let note = Some(Note { ordinal, term: Term(term), tokens: [Some(Token::FIRST), None] });
-        it.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known: both(), note }]);
+        it.set_mirrors(vec![MirrorConfig {
+            key: KEY,
+            replicas,
+            leaving: None,
+            places: 5,
+            known: both(),
+            note,
+        }]);
         settle(&mut it);
         it
     };

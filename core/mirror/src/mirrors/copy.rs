@@ -26,7 +26,7 @@ use super::{Asker, COPY, Mirrors, Submission};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
 use crate::slots::Slots;
-use crate::table::{MirrorEntry, MirrorId, Role};
+use crate::table::{MirrorEntry, MirrorId, Remote, Role, Side};
 use crate::written::Written;
 
 /// The length of a piece.
@@ -178,8 +178,7 @@ impl Mirrors {
         let Some(entry) = self.entry(mirror).filter(|entry| entry.owner == self.core) else {
             return;
         };
-        let is_meant = entry.remote.is_some_and(|remote| remote.session == session);
-        if is_meant {
+        if entry.remote_in(session).is_some() {
             assert!(entry.len.0.is_multiple_of(4096), "a mirror is whole blocks of 4 KiB");
             let (next, pieces, compared, written, is_flushing) = (0, 0, 0, 0, false);
             let copy = Copy { session, key, scope, next, pieces, compared, written, is_flushing };
@@ -231,11 +230,10 @@ impl Mirrors {
 }
 
 impl Mirrors {
-    /// The entry of a mirror, if it is still to be copied in this session.
-    fn copy_entry(&self, mirror: MirrorId, session: u32) -> Option<MirrorEntry> {
-        let entry = self.entry(mirror)?;
-        let is_meant = entry.remote.is_some_and(|remote| remote.session == session);
-        (entry.role == Role::Primary && is_meant).then_some(*entry)
+    /// The entry of a mirror, and the replica, if it is still to be copied in this session.
+    fn copy_entry(&self, mirror: MirrorId, session: u32) -> Option<(MirrorEntry, Remote)> {
+        let entry = self.entry(mirror).filter(|entry| entry.role == Role::Primary)?;
+        Some((*entry, entry.remote_in(session)?))
     }
 
     /// Begins the next piece. Returns `false` at the end, and when buffers are missing.
@@ -324,10 +322,11 @@ impl Mirrors {
 
     fn read_piece(&mut self, slot: usize) {
         let Piece { mirror, session, key, offset, len, buffers, .. } = self.copies.pieces[slot];
-        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
+        let Some((entry, remote)) = self.copy_entry(mirror, session) else {
+            return self.end_piece(slot);
+        };
         let (here, there) = buffers.expect("a piece that is read has buffers");
         let local = entry.local.expect("a primary has a replica");
-        let remote = entry.remote.expect("it is the one that is copied to");
         let piece = &mut self.copies.pieces[slot];
         (piece.stage, piece.under_way, piece.has_failed) = (Stage::Reading, 2, false);
         piece.has_digests = false;
@@ -348,12 +347,13 @@ impl Mirrors {
 
     fn write_runs(&mut self, slot: usize, runs: &[Bytes<u64>]) {
         let Piece { mirror, session, offset, buffers, .. } = self.copies.pieces[slot];
-        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
+        let Some((entry, remote)) = self.copy_entry(mirror, session) else {
+            return self.end_piece(slot);
+        };
         if runs.is_empty() {
             return self.complete_piece(slot);
         }
         let (here, _) = buffers.expect("a piece that was read has buffers");
-        let remote = entry.remote.expect("it is the one that is copied to");
         let piece = &mut self.copies.pieces[slot];
         piece.stage = Stage::Writing;
         for (number, run) in (WRITE..).zip(runs) {
@@ -372,10 +372,14 @@ impl Mirrors {
 
     fn flush_copy(&mut self, slot: usize) {
         let Piece { mirror, session, .. } = self.copies.pieces[slot];
-        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
-        let remote = entry.remote.expect("it is the one that is copied to");
+        let Some((entry, remote)) = self.copy_entry(mirror, session) else {
+            return self.end_piece(slot);
+        };
         let local = entry.local.expect("a primary has a replica");
-        let there = remote.volatile_cache && !self.is(Mutant::CopyUnflushed);
+        let is_exchanged = entry.remotes.iter().all(Option::is_some);
+        let is_unflushed =
+            self.is(Mutant::CopyUnflushed) || is_exchanged && self.is(Mutant::ExchangedUnflushed);
+        let there = remote.volatile_cache && !is_unflushed;
         let here = local.volatile_cache && !self.is(Mutant::SourceUnflushed);
         if !there && !here {
             return self.complete_piece(slot);
@@ -404,7 +408,8 @@ impl Mirrors {
         piece.has_failed |= !result.is_done();
         piece.has_digests |= id.op == DIGEST_THERE && result.is_done();
         if !result.is_done() && !crate::job::is_unreached(result) {
-            self.failures.push_back((piece.mirror, result, id.op == READ_HERE));
+            let side = if id.op == READ_HERE { Side::Local } else { Side::Remote(piece.session) };
+            self.failures.push_back((piece.mirror, result, side));
         }
         if piece.under_way > 0 {
             return;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use nearflash_device::DeviceId;
 use nearflash_units::Nanos;
 
-use crate::table::{MirrorId, MirrorTable};
+use crate::table::{MirrorId, MirrorTable, Remote};
 
 /// The time for which answers of an earlier primary are waited for.
 const ANSWERS: Nanos = Nanos::from_millis(5);
@@ -48,14 +48,17 @@ impl Faces {
         for (mirror, old) in before.entries() {
             let Some(new) = table.entry(mirror) else {
                 let until = now.plus(LAST_ANSWERS);
-                let faces = old.primary.into_iter().chain(old.remote.map(|remote| remote.device));
+                let remotes = old.remotes.iter().flatten().map(|remote| remote.device);
+                let faces = old.primary.into_iter().chain(remotes);
                 self.formers.extend(faces.map(|device| Former { mirror, device, until }));
                 continue;
             };
             let until = now.plus(ANSWERS);
-            let remote = old.remote.filter(|old| new.remote != Some(*old));
+            let is_left =
+                |old: &&Remote| new.remote_in(old.session).map(|it| it.device) != Some(old.device);
+            let remotes = old.remotes.iter().flatten().filter(is_left);
             let primary = old.primary.filter(|old| new.primary != Some(*old));
-            self.abandoned.extend(remote.map(|remote| remote.device));
+            self.abandoned.extend(remotes.map(|remote| remote.device));
             self.formers.extend(primary.map(|device| Former { mirror, device, until }));
         }
     }
@@ -66,8 +69,8 @@ impl Faces {
         for Former { mirror, device, .. } in formers.extract_if(.., |it| it.until <= now) {
             let entry = table.entry(mirror);
             let is_used = entry.is_some_and(|entry| {
-                let remote = entry.remote.map(|remote| remote.device);
-                entry.primary == Some(device) || remote == Some(device)
+                let mut remotes = entry.remotes.iter().flatten();
+                entry.primary == Some(device) || remotes.any(|remote| remote.device == device)
             });
             if !is_used {
                 abandoned.push_back(device);

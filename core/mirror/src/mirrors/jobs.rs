@@ -7,13 +7,13 @@ use nearflash_request::{Outcome, SentIn};
 use nearflash_units::{ByteOffset, Nanos, index};
 
 use super::{
-    Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, REPLICA_TIMEOUT,
-    RETRY_PERIOD, SLOW_PERIOD, Submission,
+    Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTES, REPLICA_TIMEOUT,
+    RETRY_PERIOD, SLOW_PERIOD, Submission, place_of,
 };
 use crate::job::{Job, Next, Part, Stage, is_unreached, told};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
-use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
+use crate::table::{Core, MirrorEntry, MirrorId, REMOTES_MAX, Role, Side, Term};
 
 impl Mirrors {
     pub(crate) fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
@@ -161,13 +161,11 @@ impl Mirrors {
         job.stage = Stage::Flushing;
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         job.local = needs(entry.local.is_some_and(|local| local.volatile_cache));
-        job.remote = needs(entry.remote.is_some_and(|remote| remote.volatile_cache));
+        job.remotes = entry.remotes.map(|it| needs(it.is_some_and(|remote| remote.volatile_cache)));
         if self.is(Mutant::LocalFlush) {
-            self.jobs[slot].remote = Part::Unneeded;
+            self.jobs[slot].remotes = [Part::Unneeded; REMOTES_MAX];
         }
-        if self.jobs[slot].remote == Part::Due {
-            self.send(slot, REMOTE);
-        }
+        self.send_due(slot);
         if self.jobs[slot].local == Part::Due {
             self.send(slot, LOCAL);
         }
@@ -280,19 +278,27 @@ impl Mirrors {
             self.note_written(mirror, offset, len);
         }
         let entry = self.table.entry(self.jobs[slot].mirror).expect("the caller has seen it");
-        let (has_remote, term) = (entry.remote.is_some(), entry.term);
+        let (remotes, term) = (entry.remotes, entry.term);
         let job = &mut self.jobs[slot];
         (job.term, job.has_effect) = (term, false);
-        (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
+        (job.stage, job.local) = (Stage::Writing, Part::Due);
+        job.remotes = remotes.map(|remote| remote.map_or(Part::Unneeded, |_| Part::Due));
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         self.note_start(slot);
-        if has_remote {
-            self.send(slot, REMOTE);
-        }
+        self.send_due(slot);
         if self.is(Mutant::LocalFirst) {
             self.send(slot, LOCAL);
         }
         self.advance(slot);
+    }
+
+    /// Submits those parts of a job at other nodes that are due.
+    fn send_due(&mut self, slot: usize) {
+        for (place, op) in REMOTES.into_iter().enumerate() {
+            if self.jobs[slot].remotes[place] == Part::Due {
+                self.send(slot, op);
+            }
+        }
     }
 
     /// Submits one part of a job.
@@ -307,28 +313,31 @@ impl Mirrors {
             operation => operation,
         };
         let entry = self.table.entry(job.mirror).expect("the caller has seen it");
-        let submission = if op == LOCAL {
-            job.local = Part::UnderWay;
-            let local = entry.local.expect("a primary has a replica");
-            let offset = ByteOffset(local.start.0 + job.request.offset.0);
-            let request =
-                DeviceRequest { id, device: local.device, offset, operation, ..job.request };
-            Submission::new(request, job.mirror, None)
-        } else {
-            job.remote = Part::UnderWay;
-            let remote = entry.remote.expect("the caller has seen it");
-            let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
-            Submission::new(request, job.mirror, Some(entry.sent_in(remote.session)))
+        let submission = match place_of(op) {
+            None => {
+                job.local = Part::UnderWay;
+                let local = entry.local.expect("a primary has a replica");
+                let offset = ByteOffset(local.start.0 + job.request.offset.0);
+                let request =
+                    DeviceRequest { id, device: local.device, offset, operation, ..job.request };
+                Submission::new(request, job.mirror, None)
+            }
+            Some(place) => {
+                job.remotes[place] = Part::UnderWay;
+                let remote = entry.remotes[place].expect("the caller has seen it");
+                let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
+                Submission::new(request, job.mirror, Some(entry.sent_in(remote.session)))
+            }
         };
         self.submissions.push_back(submission);
     }
 
-    /// Goes on with a job that is under way at both replicas.
+    /// Goes on with a job that is under way at all replicas.
     pub(super) fn advance(&mut self, slot: usize) {
         let job = &self.jobs[slot];
         let entry = self.table.entry(job.mirror);
         let mut next = job.next(entry);
-        let is_alone = entry.is_some_and(|e| e.role == Role::Primary && e.remote.is_none());
+        let is_alone = entry.is_some_and(|e| e.role == Role::Primary && !e.has_remotes());
         if self.is(Mutant::BufferInUse) && is_alone && job.local == Part::Done {
             next = Next::End(DeviceResult::Done);
         }
@@ -359,24 +368,43 @@ impl Mirrors {
         let now = self.now;
         let open = self.jobs.iter().map(|(_, job)| job).filter(|job| is_open(job));
         // The parts of one replica would all be reported.
-        let mut found: Vec<(MirrorId, bool)> = Vec::new();
+        let mut found: Vec<(MirrorId, Option<usize>)> = Vec::new();
         for job in open.clone() {
             let is_late = job.since.plus(REPLICA_TIMEOUT) <= now;
-            for (part, is_local) in [(job.local, true), (job.remote, false)] {
+            let remotes = (0..).map(Some).zip(job.remotes);
+            for (place, part) in std::iter::once((None, job.local)).chain(remotes) {
                 let has_failed = job.stage != Stage::Repairing
                     && matches!(part, Part::Failed(_))
                     && !part.is_repeatable(job.stage);
                 let is_bad = has_failed || is_late && part.is_under_way();
-                let replica = (job.mirror, is_local);
+                let replica = (job.mirror, place);
                 if is_bad && !found.contains(&replica) {
                     found.push(replica);
                 }
             }
         }
         self.slow_at = open.count().gt(&0).then(|| now.plus(SLOW_PERIOD));
-        let failures =
-            found.into_iter().map(|(mirror, is_local)| (mirror, DeviceResult::Gone, is_local));
-        self.failures.extend(failures);
+        for (mirror, place) in found {
+            self.note_failure(mirror, DeviceResult::Gone, place);
+        }
+    }
+
+    /// A part has failed: that of the replica with this place in the table, or the local one. One that the table
+    /// does not have any more matters to nobody.
+    pub(super) fn note_failure(
+        &mut self,
+        mirror: MirrorId,
+        result: DeviceResult,
+        place: Option<usize>,
+    ) {
+        let side = match place {
+            None => Some(Side::Local),
+            Some(place) => {
+                let remote = self.entry(mirror).and_then(|entry| entry.remotes[place]);
+                remote.map(|remote| Side::Remote(remote.session))
+            }
+        };
+        self.failures.extend(side.map(|side| (mirror, result, side)));
     }
 
     /// Something waits, and has to be looked at later.
@@ -432,11 +460,16 @@ impl Mirrors {
         let mirror = self.jobs[slot].mirror;
         if let Some(entry) = self.table.entry(mirror).filter(|it| it.role == Role::Primary) {
             self.jobs[slot].term = entry.term;
+            self.jobs[slot].forget_dropped(entry);
         }
         let job = self.jobs[slot];
         if job.next(self.table.entry(job.mirror)) == Next::Retry {
-            if job.remote.is_repeatable(job.stage) {
-                self.send(slot, REMOTE);
+            let entry = self.table.entry(job.mirror).expect("a job is tried again at the primary");
+            let is_named = entry.remotes.map(|remote| remote.is_some());
+            for (place, op) in REMOTES.into_iter().enumerate() {
+                if is_named[place] && job.remotes[place].is_repeatable(job.stage) {
+                    self.send(slot, op);
+                }
             }
             if job.local.is_repeatable(job.stage) {
                 self.send(slot, LOCAL);

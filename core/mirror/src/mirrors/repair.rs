@@ -17,10 +17,10 @@
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_units::ByteOffset;
 
-use super::{LOCAL, Mirrors, REMOTE, REPLICA_TIMEOUT, Submission};
+use super::{LOCAL, Mirrors, REMOTES, REPLICA_TIMEOUT, Submission};
 use crate::job::{Job, Part, Stage, is_unreached};
 use crate::mutant::Mutant;
-use crate::table::{MirrorEntry, MirrorId, Role};
+use crate::table::{MirrorEntry, MirrorId, REMOTES_MAX, Remote, Role};
 
 /// The interface to the caller.
 impl Mirrors {
@@ -33,11 +33,11 @@ impl Mirrors {
 
 impl Mirrors {
     /// The entry of a mirror whose other replica has the same bytes.
-    fn repair_entry(&self, mirror: MirrorId) -> Option<MirrorEntry> {
+    fn repair_entry(&self, mirror: MirrorId) -> Option<(MirrorEntry, usize, Remote)> {
         let entry = self.entry(mirror).filter(|entry| entry.role == Role::Primary)?;
-        // Reads need the lease of a replica that has everything, and no lease of one that is copied to.
-        let is_equal = entry.needs_lease || self.is(Mutant::RepairFromCopy);
-        (is_equal && entry.remote.is_some()).then_some(*entry)
+        let is_equal = |it: &Remote| it.has_all || self.is(Mutant::RepairFromCopy);
+        let mut remotes = entry.remotes.iter().enumerate();
+        remotes.find_map(|(place, it)| Some((*entry, place, it.filter(is_equal)?)))
     }
 
     /// The device of this node has failed a read.
@@ -48,7 +48,7 @@ impl Mirrors {
         }
         let has_buffer = matches!(request.operation, DeviceOperation::Read { buffer: Some(_), .. });
         match self.repair_entry(mirror) {
-            Some(entry) if has_buffer && result == DeviceResult::MediumError => {
+            Some((entry, ..)) if has_buffer && result == DeviceResult::MediumError => {
                 self.lock(slot, entry.owner);
             }
             _ => self.end(slot, result),
@@ -58,18 +58,19 @@ impl Mirrors {
     /// Reads the range of a read, which is locked, from the other replica.
     pub(super) fn fetch(&mut self, slot: usize) {
         let Job { mirror, request, .. } = self.jobs[slot];
-        let Some(entry) = self.repair_entry(mirror) else { return self.read_anew(slot) };
-        let remote = entry.remote.expect("a mirror that is repaired has two replicas");
+        let Some((entry, place, remote)) = self.repair_entry(mirror) else {
+            return self.read_anew(slot);
+        };
         let job = &mut self.jobs[slot];
         (job.stage, job.stay) = (Stage::Repairing, entry.stay);
-        (job.local, job.remote) = (Part::Due, Part::Due);
+        (job.local, job.remotes) = (Part::Due, [Part::Unneeded; REMOTES_MAX]);
         if entry.term < job.term {
             // Another core knows a later table, and may have written without the other replica.
             return self.wait();
         }
-        self.jobs[slot].remote = Part::UnderWay;
+        self.jobs[slot].remotes[place] = Part::UnderWay;
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
-        let id = self.slots.id(slot, REMOTE);
+        let id = self.slots.id(slot, REMOTES[place]);
         let request = DeviceRequest { id, device: remote.device, ..request };
         let sent = entry.sent_in(remote.session);
         self.submissions.push_back(Submission::new(request, mirror, Some(sent)));
@@ -95,16 +96,16 @@ impl Mirrors {
     }
 
     /// A step of a repair has ended.
-    pub(super) fn repair_ended(&mut self, slot: usize, is_local: bool, result: DeviceResult) {
+    pub(super) fn repair_ended(&mut self, slot: usize, place: Option<usize>, result: DeviceResult) {
         let job = &mut self.jobs[slot];
         let mirror = job.mirror;
-        job.end_part(is_local, result);
-        if is_local {
+        job.end_part(place, result);
+        if place.is_none() {
             match result {
                 DeviceResult::Done => self.repaired.push_back(mirror),
                 // The caller does not write what a client can change meanwhile.
                 DeviceResult::Unsupported => {}
-                _ => self.failures.push_back((mirror, result, true)),
+                _ => self.note_failure(mirror, result, None),
             }
             self.unlock(slot);
             self.jobs[slot].stage = Stage::Judging(DeviceResult::Done);

@@ -146,7 +146,7 @@ impl Mirrors {
         // The primary sees by itself that a read has failed, and what that means.
         let is_read = matches!(operation, DeviceOperation::Read { .. });
         if !result.is_done() && !is_read && !self.is(Mutant::FailureTold) {
-            self.failures.push_back((mirror, result, true));
+            self.note_failure(mirror, result, None);
             let is_write = matches!(
                 operation,
                 DeviceOperation::Write { .. } | DeviceOperation::WriteZeroes { .. }

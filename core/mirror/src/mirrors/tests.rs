@@ -4,6 +4,7 @@ mod copy;
 mod gone;
 mod handover;
 mod lost;
+mod moves;
 mod repair;
 
 use nearflash_device::{DeviceId, DeviceOperation, MirrorKey};
@@ -25,7 +26,7 @@ const SENT: SentIn = SentIn { term: TERM.0, session: 9, is_digest: false };
 
 fn entry(role: Role) -> MirrorEntry {
     let local = Local { device: LOCAL_DEVICE, start: ByteOffset(START), volatile_cache: true };
-    let remote = Remote { device: REPLICA_FACE, session: 9, volatile_cache: true };
+    let remote = Remote { device: REPLICA_FACE, session: 9, has_all: false, volatile_cache: true };
     MirrorEntry {
         key: MirrorKey { volume: Uuid::from_bytes([7; 16]), number: 0 },
         term: TERM,
@@ -33,7 +34,7 @@ fn entry(role: Role) -> MirrorEntry {
         role,
         owner: Core(0),
         local: Some(local),
-        remote: (role == Role::Primary).then_some(remote),
+        remotes: [(role == Role::Primary).then_some(remote), None],
         primary: (role != Role::Primary).then_some(PRIMARY_FACE),
         session: 9,
         needs_lease: false,
@@ -98,7 +99,7 @@ fn a_write_is_sent_then_written_when_it_is_received_and_answered_when_both_have_
 
 #[test]
 fn an_answer_that_comes_again_or_too_late_matches_nothing() {
-    let alone = MirrorEntry { remote: None, ..entry(Role::Primary) };
+    let alone = MirrorEntry { remotes: [None; 2], ..entry(Role::Primary) };
     let mut mirrors = mirrors(alone);
     mirrors.submit(MirrorId(0), request(0, write()));
     let first = submitted(&mut mirrors).request.id;
@@ -116,7 +117,7 @@ fn an_answer_that_comes_again_or_too_late_matches_nothing() {
 
 #[test]
 fn an_error_of_the_last_replica_goes_to_the_host() {
-    let mut mirrors = mirrors(MirrorEntry { remote: None, ..entry(Role::Primary) });
+    let mut mirrors = mirrors(MirrorEntry { remotes: [None; 2], ..entry(Role::Primary) });
     mirrors.submit(MirrorId(0), request(0, write()));
     let id = submitted(&mut mirrors).request.id;
     mirrors.handle_device(id, DeviceResult::NoSpace);
@@ -132,7 +133,7 @@ fn a_part_that_fails_is_tried_again_until_the_replica_is_dropped() {
     for (result, is_failure) in [(DeviceResult::MediumError, true), (lost, false)] {
         mirrors.handle_device(remote.id, result);
         // A connection that is lost says nothing about the replica's device.
-        let failure = is_failure.then_some((MirrorId(0), result, false));
+        let failure = is_failure.then_some((MirrorId(0), result, Side::Remote(9)));
         assert_eq!(mirrors.poll_failure(), failure);
         assert_eq!(mirrors.poll_device(), None);
         mirrors.set_now(mirrors.poll_timeout().expect("it is tried again"));
@@ -140,8 +141,8 @@ fn a_part_that_fails_is_tried_again_until_the_replica_is_dropped() {
         assert_eq!(submitted(&mut mirrors).request, remote);
     }
     mirrors.handle_device(remote.id, lost);
-    let (term, remote) = (Term(6), None);
-    mirrors.set_table(table(MirrorEntry { term, remote, ..entry(Role::Primary) }));
+    let (term, remotes) = (Term(6), [None; 2]);
+    mirrors.set_table(table(MirrorEntry { term, remotes, ..entry(Role::Primary) }));
     let local = submitted(&mut mirrors).request.id;
     mirrors.handle_device(local, DeviceResult::Done);
     assert_eq!(ended(&mut mirrors), DeviceResult::Done);
@@ -185,7 +186,7 @@ fn a_flush_that_failed_is_reported_again_while_the_replica_is_not_dropped() {
     let local = submitted(&mut mirrors).request.id;
     mirrors.handle_device(local, DeviceResult::Done);
     mirrors.handle_device(remote, DeviceResult::Remote(Outcome::WriteFault));
-    let failure = (MirrorId(0), DeviceResult::Remote(Outcome::WriteFault), false);
+    let failure = (MirrorId(0), DeviceResult::Remote(Outcome::WriteFault), Side::Remote(9));
     assert_eq!(mirrors.poll_failure(), Some(failure));
     // The one who was told has forgotten it in the next term.
     mirrors.set_table(table(MirrorEntry { term: Term(6), ..entry(Role::Primary) }));
@@ -196,7 +197,7 @@ fn a_flush_that_failed_is_reported_again_while_the_replica_is_not_dropped() {
         }
     }
     assert_eq!(mirrors.poll_ended(), None);
-    mirrors.set_table(table(MirrorEntry { remote: None, ..entry(Role::Primary) }));
+    mirrors.set_table(table(MirrorEntry { remotes: [None; 2], ..entry(Role::Primary) }));
     assert_eq!(ended(&mut mirrors), DeviceResult::Done);
 }
 
@@ -276,7 +277,9 @@ fn a_flush_flushes_both_replicas_if_they_have_volatile_caches() {
 
     let mut through = entry(Role::Primary);
     through.local = through.local.map(|local| Local { volatile_cache: false, ..local });
-    through.remote = through.remote.map(|remote| Remote { volatile_cache: false, ..remote });
+    through.remotes = through
+        .remotes
+        .map(|remote| remote.map(|remote| Remote { volatile_cache: false, ..remote }));
     mirrors.set_table(table(through));
     mirrors.submit(MirrorId(0), request(1, DeviceOperation::Flush));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));
@@ -297,7 +300,7 @@ fn a_flush_that_a_device_failed_is_answered_only_without_that_replica() {
         assert_eq!(again, (result == Outcome::PathLost).then_some(remote));
         assert_eq!(mirrors.poll_ended(), None);
     }
-    mirrors.set_table(table(MirrorEntry { remote: None, ..entry(Role::Primary) }));
+    mirrors.set_table(table(MirrorEntry { remotes: [None; 2], ..entry(Role::Primary) }));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));
 }
 

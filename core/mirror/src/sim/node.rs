@@ -16,11 +16,13 @@ use super::{
     mirror_key,
 };
 use crate::membership::{
-    Action, Known, Membership, MirrorConfig, Note, NoteVerdict, Replica, Scope, SliceState, View,
+    Action, Known, Membership, MirrorConfig, Note, NoteVerdict, RemoteView, Replica, Scope,
+    SliceState, View,
 };
 use crate::mutant::Mutant;
 use crate::{
-    Core, Heartbeats, Local, MirrorEntry, MirrorId, MirrorTable, Mirrors, Remote, Role, Written,
+    Core, Heartbeats, Local, MirrorEntry, MirrorId, MirrorTable, Mirrors, REMOTES_MAX, Role,
+    Written,
 };
 
 /// The time between two looks at a node that leaves.
@@ -228,7 +230,7 @@ impl Run {
         let is_of_last_run =
             it.copy.as_ref().is_some_and(|it| it.incarnation == self.nodes[node].incarnation);
         let mut mirrors = self.store.places.iter().zip(&self.store.records);
-        let may_happen = self.restores && !self.store.has_older_state();
+        let may_happen = self.restores && !self.store.has_older_state() && !self.may_be_added(node);
         if !may_happen || !is_of_last_run || !mirrors.all(is_out) {
             return;
         }
@@ -401,7 +403,7 @@ impl Run {
             term: known.record.term,
             role: Role::Elsewhere,
             primary: known.record.primary,
-            remote: None,
+            remotes: [None; REMOTES_MAX],
             needs_lease: false,
             session: 0,
             stay: 0,
@@ -595,9 +597,7 @@ impl Run {
         let start = ByteOffset(u64::from(mirror) * BLOCKS * BLOCK);
         let local = Local { device: DeviceId(0), start, volatile_cache: true };
         let places = &self.nodes[node].places[&mirror];
-        let device = places.other(node).map(|other| face(REPLICA_FACES, other));
-        let remote =
-            |session| device.map(|device| Remote { device, session, volatile_cache: true });
+        let remote = |it: RemoteView| Some(it.on(face(REPLICA_FACES, places.home(it.ordinal)?)));
         let primary = places.home(view.primary);
         let is_of_replica = matches!(view.role, Role::Primary | Role::Secondary);
         let role = if is_of_replica && !places.has(node) { Role::Nobody } else { view.role };
@@ -608,7 +608,7 @@ impl Run {
             role,
             owner: Core(u16::try_from(mirror % u32::from(self.nodes[node].core_count)).expect("")),
             local: places.has(node).then_some(local),
-            remote: view.remote.and_then(remote),
+            remotes: view.remotes.map(|view| view.and_then(remote)),
             primary: primary.filter(|it| *it != node).map(|it| face(PRIMARY_FACES, it)),
             session: view.session,
             needs_lease: view.needs_lease,
@@ -625,8 +625,8 @@ fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {
         let key = node_key(*node);
         Replica { ordinal: *ordinal, slice: key, node: key }
     };
-    let Places { revision, list, .. } = places;
+    let Places { revision, list, leaving, .. } = places;
     let replicas = list.iter().map(replica).collect();
     let (key, places, known) = (mirror_key(mirror), *revision, known.clone());
-    MirrorConfig { key, replicas, places, known, note: None }
+    MirrorConfig { key, replicas, leaving: *leaving, places, known, note: None }
 }

@@ -1,4 +1,4 @@
-//! The planner: it replaces replicas that are out of sync by new ones on other nodes.
+//! The planner: it replaces replicas that are out of sync by new ones on other nodes, or moves replicas.
 //!
 //! The nodes hear of the new places late, one after the other, as of a membership. A node whose replica was
 //! removed may run on without knowing. It gets another replica of the same mirror only in a later process,
@@ -24,6 +24,8 @@ pub(super) struct Places {
     pub(super) revision: i64,
     /// The ordinals and nodes of its replicas.
     pub(super) list: Vec<(u32, usize)>,
+    /// The ordinal of the replica that is to give its place in sync to the third one.
+    pub(super) leaving: Option<u32>,
     /// By ordinal: the node of each replica that it has ever had.
     pub(super) homes: Vec<usize>,
     /// By node: its process when the replica on it was removed last.
@@ -32,16 +34,12 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn first(revision: i64) -> Self {
-        Self { revision, list: vec![(0, 0), (1, 1)], homes: vec![0, 1], left: [0; NODES] }
+        let (list, homes) = (vec![(0, 0), (1, 1)], vec![0, 1]);
+        Self { revision, list, leaving: None, homes, left: [0; NODES] }
     }
 
     pub(super) fn has(&self, node: usize) -> bool {
         self.list.iter().any(|(_, it)| *it == node)
-    }
-
-    /// The node of the other replica.
-    pub(super) fn other(&self, node: usize) -> Option<usize> {
-        self.list.iter().map(|(_, it)| *it).find(|it| *it != node)
     }
 
     /// The node of a replica that is in the list.
@@ -70,6 +68,9 @@ impl Run {
 
     /// Removes a replica that is out of sync, adds one where one is missing, or both.
     pub(super) fn plan(&mut self) {
+        if self.has_moves {
+            return self.begin_move();
+        }
         let is_last = self.now >= LAST_PLAN;
         for mirror in 0..MIRRORS {
             let place = index(mirror);
@@ -148,5 +149,67 @@ impl Run {
         self.nodes[node].told.insert(mirror, heard);
         self.tell_membership(node);
         self.watched(node, mirror, known);
+    }
+}
+
+/// Replicas that move to other nodes, in sync or not: the planner gives a mirror a third place, and says which of the
+/// others is to leave. When the third replica has taken its place in sync, the place is removed. Before that, a move
+/// may be cancelled.
+impl Run {
+    /// Begins to move a replica of a mirror that does not move yet.
+    fn begin_move(&mut self) {
+        let mirror = u32::try_from(self.random.below(MIRRORS.into())).expect("it is small");
+        let mut next = self.store.places[index(mirror)].clone();
+        if next.leaving.is_some() || self.now >= LAST_PLAN {
+            return;
+        }
+        let chosen = self.draw(next.list.len());
+        let (ordinal, _) = next.list[chosen];
+        let restarts = self.random.below(3) == 0;
+        self.add_place(&mut next, restarts);
+        if next.list.len() > 2 {
+            next.leaving = Some(ordinal);
+            self.count("moves");
+            self.commit_places(mirror, next);
+            self.look_at_move_later(mirror);
+        }
+    }
+
+    /// Whether a slice has the token of an addition that may be under way. If it was restored from an earlier copy
+    /// and the addition took effect, a start would refuse it.
+    pub(super) fn may_be_added(&self, node: usize) -> bool {
+        let notes = &self.nodes[node].device.notes;
+        let mut known = notes.iter().map(|(mirror, note)| {
+            let token = self.store.records[index(*mirror)].record.token;
+            note.tokens[0].is_some_and(|it| it != token)
+        });
+        self.has_moves && known.any(|is_ahead| is_ahead)
+    }
+
+    fn look_at_move_later(&mut self, mirror: u32) {
+        let at = self.now + 20 * MILLI + self.random.below(400 * MILLI);
+        self.later(at, Event::Move(mirror));
+    }
+
+    /// Ends a move when the replica has left, or cancels it before.
+    pub(super) fn go_on_moving(&mut self, mirror: u32) {
+        let places = self.store.places[index(mirror)].clone();
+        let record = self.store.records[index(mirror)].record.clone();
+        let Some(leaving) = places.leaving else { return };
+        let is_in_sync = |ordinal: u32| record.element(ordinal).is_some();
+        let new = places.list.last().expect("there are three").0;
+        let (gone, name) = if !is_in_sync(leaving) && record.in_sync.len() == 2 {
+            (leaving, "moves that ended")
+        } else if !is_in_sync(new) && self.random.below(12) == 0 && !self.is_calm() {
+            (new, "moves that were cancelled")
+        } else {
+            return self.look_at_move_later(mirror);
+        };
+        self.count(name);
+        let mut next = Places { leaving: None, ..places };
+        let (_, node) = *next.list.iter().find(|(it, _)| *it == gone).expect("it has a place");
+        next.list.retain(|(it, _)| *it != gone);
+        next.left[node] = self.nodes[node].life;
+        self.commit_places(mirror, next);
     }
 }

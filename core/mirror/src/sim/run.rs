@@ -38,6 +38,7 @@ impl Run {
             events: 0,
             mutant,
             has_planner,
+            has_moves: false,
             has_removals: false,
             has_stalls: false,
             stall: None,
@@ -95,6 +96,11 @@ impl Run {
     /// The run of a seed in which volumes are removed under load.
     pub(super) fn removing(seed: u64, mutant: Option<Mutant>) -> Self {
         Self { has_removals: true, ..Self::new(seed, mutant, false) }
+    }
+
+    /// The run of a seed in which replicas move to other nodes.
+    pub(super) fn moving(seed: u64, mutant: Option<Mutant>) -> Self {
+        Self { has_moves: true, ..Self::new(seed, mutant, true) }
     }
 
     /// The run of a seed in which cores do not turn for a while; in every second seed, nothing else fails.
@@ -380,6 +386,7 @@ impl Run {
             Event::StoreBack => self.restore_store(),
             Event::StoreForward => self.forward_store(),
             Event::Plan => self.plan(),
+            Event::Move(mirror) => self.go_on_moving(mirror),
             Event::Remove(mirror) => self.remove(mirror),
             Event::Gone(node, mirror) => self.gone(node, mirror),
             Event::Moved(node, mirror, places, known) => self.moved(node, mirror, places, known),
@@ -447,10 +454,10 @@ impl Run {
             }
             self.later(time, Event::Mail((at.0, to.into()), life, message));
         }
-        while let Some((mirror, _, is_local)) = self.nodes[at.0].cores[at.1].poll_failure() {
+        while let Some((mirror, _, side)) = self.nodes[at.0].cores[at.1].poll_failure() {
             self.count("parts that failed");
             let key = mirror_key(mirror.0);
-            self.with_membership(at.0, |it| it.handle_failure(key, is_local));
+            self.with_membership(at.0, |it| it.handle_failure(key, side));
         }
         while self.nodes[at.0].cores[at.1].poll_repaired().is_some() {
             self.count("reads repaired");

@@ -187,7 +187,9 @@ impl Run {
         if record.primary != before.primary {
             self.tempt(home(record.primary), true, 12, 12 * MILLI);
         }
+        let is_exchange = record.in_sync.len() == 2 && before.in_sync.len() == 2;
         self.count(match (record.primary == before.primary, record.in_sync.len()) {
+            (true, 2) if is_exchange => "exchanges",
             (false, _) => "takeovers",
             (true, 1) if before.in_sync.len() > 1 => "replicas dropped",
             (true, 1) => "recoveries",

@@ -28,7 +28,10 @@ pub(super) fn entry() -> MirrorEntry {
         role: Role::Primary,
         owner: Core(0),
         local: Some(Local { device: HERE, start: ByteOffset(0), volatile_cache: true }),
-        remote: Some(Remote { device: THERE, session: 9, volatile_cache: true }),
+        remotes: [
+            Some(Remote { device: THERE, session: 9, has_all: false, volatile_cache: true }),
+            None,
+        ],
         primary: None,
         session: 0,
         needs_lease: false,

@@ -206,11 +206,15 @@ impl Mirrored {
                 Role::Secondary => local(mirror.at_secondary),
                 Role::Elsewhere | Role::Nobody => None,
             },
-            remote: is_primary.then(|| Remote {
-                device: self.device(Slot::Face(mirror.id, Face::Replica)),
-                session: self.session,
-                volatile_cache,
-            }),
+            remotes: [
+                is_primary.then(|| Remote {
+                    device: self.device(Slot::Face(mirror.id, Face::Replica)),
+                    session: self.session,
+                    has_all: true,
+                    volatile_cache,
+                }),
+                None,
+            ],
             primary: (!is_primary).then(|| self.device(Slot::Face(mirror.id, Face::Primary))),
             session: self.session,
             needs_lease: is_primary,

@@ -72,8 +72,8 @@ impl Sim {
                     assert_eq!(speaker, core, "a core speaks for itself");
                     self.nodes[node.0].confirmed.drained.insert(core);
                 }
-                Notice::ReplicaFailed { is_local, result, .. } => {
-                    assert!(!is_local, "a device failed no write: {result:?}");
+                Notice::ReplicaFailed { side, result, .. } => {
+                    assert!(!side.is_local(), "a device failed no write: {result:?}");
                     self.outside.note("replica failed", &[]);
                 }
                 Notice::StoodStill(..) => self.outside.note("stood still", &[]),

@@ -43,7 +43,7 @@ fn a_range_that_the_primary_cannot_read_is_reported_and_writes_do_not_wait_for_i
     assert_eq!(mirrors.poll_device(), None);
     // As long as the other node has not answered, an earlier attempt may be under way there.
     mirrors.handle_device(here, DeviceResult::MediumError);
-    assert_eq!(mirrors.poll_failure(), Some((MirrorId(0), DeviceResult::MediumError, true)));
+    assert_eq!(mirrors.poll_failure(), Some((MirrorId(0), DeviceResult::MediumError, Side::Local)));
     assert_eq!(mirrors.poll_device(), None);
     mirrors.handle_device(there, DeviceResult::Done);
     let remote = submitted(&mut mirrors).request.id;

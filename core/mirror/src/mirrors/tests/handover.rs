@@ -3,7 +3,7 @@
 use super::*;
 
 fn stopped() -> MirrorEntry {
-    MirrorEntry { remote: entry(Role::Primary).remote, ..entry(Role::Nobody) }
+    MirrorEntry { remotes: entry(Role::Primary).remotes, ..entry(Role::Nobody) }
 }
 
 /// A primary that has sent a write.

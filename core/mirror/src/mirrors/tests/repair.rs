@@ -7,7 +7,9 @@ const UNREADABLE: DeviceResult = DeviceResult::Remote(Outcome::UnrecoveredRead);
 
 /// A primary whose other replica is in sync.
 fn in_sync() -> MirrorEntry {
-    MirrorEntry { needs_lease: true, ..entry(Role::Primary) }
+    let entry = entry(Role::Primary);
+    let remotes = entry.remotes.map(|it| it.map(|remote| Remote { has_all: true, ..remote }));
+    MirrorEntry { needs_lease: true, remotes, ..entry }
 }
 
 /// A primary that asks the other replica for what its own device could not read.
@@ -67,7 +69,7 @@ fn a_range_that_cannot_be_written_back_is_a_failure_and_the_read_is_answered() {
     let here = restored(&mut mirrors, there);
     mirrors.handle_device(here.id, FAILED);
     assert_eq!(ended(&mut mirrors), DeviceResult::Done);
-    assert_eq!(mirrors.poll_failure(), Some((MirrorId(0), FAILED, true)));
+    assert_eq!(mirrors.poll_failure(), Some((MirrorId(0), FAILED, Side::Local)));
     assert_eq!((mirrors.poll_repaired(), mirrors.is_idle()), (None, true));
 }
 
@@ -90,7 +92,7 @@ fn the_error_of_a_range_that_neither_replica_can_read_goes_to_the_host() {
 
 #[test]
 fn a_read_is_repaired_only_from_a_replica_in_sync_and_only_if_the_medium_failed() {
-    let alone = MirrorEntry { remote: None, ..entry(Role::Primary) };
+    let alone = MirrorEntry { remotes: [None; 2], ..entry(Role::Primary) };
     // Everything is being copied to the other one.
     let copying = entry(Role::Primary);
     for (entry, result) in [(alone, FAILED), (copying, FAILED), (in_sync(), DeviceResult::Gone)] {
@@ -113,7 +115,7 @@ fn a_replica_that_is_not_reached_is_asked_again_until_it_is_dropped() {
         assert_eq!(submitted(&mut mirrors).request, there);
     }
     mirrors.handle_device(there.id, DeviceResult::Remote(Outcome::PathLost));
-    let alone = MirrorEntry { term: Term(6), remote: None, ..entry(Role::Primary) };
+    let alone = MirrorEntry { term: Term(6), remotes: [None; 2], ..entry(Role::Primary) };
     mirrors.set_table(table(alone));
     let again = submitted(&mut mirrors).request;
     assert_eq!(again.device, LOCAL_DEVICE);
@@ -156,7 +158,7 @@ fn a_range_is_not_restored_from_a_replica_that_another_core_knows_to_be_dropped(
     let here = in_sync();
     let (mut owner, mut other) = (mirrors(here), Mirrors::new(Core(1), table(here)));
     // The owner writes without the other replica.
-    let alone = MirrorEntry { term: Term(6), remote: None, ..here };
+    let alone = MirrorEntry { term: Term(6), remotes: [None; 2], ..here };
     owner.set_table(table(alone));
     while owner.poll_abandoned().is_some() {}
     owner.submit(MirrorId(0), request(0, write()));
