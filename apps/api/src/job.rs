@@ -16,6 +16,9 @@ pub struct JobInfo {
     pub volume: String,
     /// Its state.
     pub state: JobState,
+    /// The nodes that a job of a cluster waits for. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<AwaitedNode>,
     /// Bytes processed.
     pub done_bytes: u64,
     /// Bytes in total.
@@ -30,6 +33,38 @@ pub struct JobInfo {
     pub error: Option<ApiError>,
 }
 
+/// A node that a job of a cluster waits for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct AwaitedNode {
+    /// Its name.
+    pub node: String,
+    /// The reason.
+    pub reason: AwaitedReason,
+}
+
+/// Why a job waits for a node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AwaitedReason {
+    /// It zeroes its part of the volume.
+    Zeroing,
+    /// It runs without a slice that has, or must have, a part of the volume.
+    SliceClosed,
+    /// It is down.
+    Down,
+}
+
+impl AwaitedReason {
+    /// The reason in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Zeroing => "zeroing",
+            Self::SliceClosed => "runs without its slice",
+            Self::Down => "down",
+        }
+    }
+}
+
 /// The state of a job.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -38,6 +73,8 @@ pub enum JobState {
     Waiting,
     /// It is running.
     Running,
+    /// Its change is being undone, because it was cancelled or has failed.
+    Undoing,
     /// It is complete.
     Done,
     /// It failed; the volume is unchanged.
@@ -47,6 +84,10 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Running, Self::Undoing, Self::Done, Self::Failed, Self::Cancelled];
+
     /// Whether the job has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
@@ -57,6 +98,7 @@ impl JobState {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
+            Self::Undoing => "undoing",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",

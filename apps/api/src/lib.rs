@@ -53,7 +53,10 @@ pub use host::{
     HostVolume, KeyedHost, KeyedHosts, OneKeyedHost, OneVolumeList, VolumesOfHost,
 };
 pub use io::{HostIo, Io, Latency, VolumeIo};
-pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
+pub use job::{
+    AwaitedNode, AwaitedReason, JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs,
+    OneJob,
+};
 pub use metrics::{Metrics, MetricsShow};
 pub use refusal::{RefusalReason, RefusedLogins};
 pub use reservation::{
@@ -77,7 +80,7 @@ pub use usage::usage_line;
 pub use verdict::{Level, Verdict};
 pub use volume::{
     MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail, VolumeInfo, VolumeLayout,
-    VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    VolumeList, VolumeRemove, VolumeResize, VolumeShow, VolumeState, Volumes,
 };
 
 /// The version of the program.

@@ -14,6 +14,7 @@ fn volume() -> VolumeInfo {
         device: "flash".to_owned(),
         provisioning: "thin".to_owned(),
         job: None,
+        state: None,
         files: None,
     }
 }
@@ -801,12 +802,39 @@ fn job() -> JobInfo {
         kind: VolumeCreate::NAME.to_owned(),
         volume: "data".to_owned(),
         state: JobState::Running,
+        waits_for: Vec::new(),
         done_bytes: 1 << 20,
         total_bytes: 8 << 30,
         started_at: 1_795_269_350,
         ended_at: None,
         error: None,
     }
+}
+
+#[test]
+fn a_job_names_the_nodes_that_it_waits_for() {
+    let waits_for = vec![AwaitedNode { node: "n2".to_owned(), reason: AwaitedReason::Down }];
+    let undoing = JobInfo { state: JobState::Undoing, waits_for, ..job() };
+    insta::assert_snapshot!(document(OneJob { job: undoing }), @r#"
+        {
+          "schema": 1,
+          "job": {
+            "id": 3,
+            "kind": "volume-create",
+            "volume": "data",
+            "state": "undoing",
+            "waits_for": [
+              {
+                "node": "n2",
+                "reason": "down"
+              }
+            ],
+            "done_bytes": 1048576,
+            "total_bytes": 8589934592,
+            "started_at": 1795269350
+          }
+        }
+        "#);
 }
 
 #[test]
@@ -861,13 +889,7 @@ fn jobs_are_as_they_always_were() {
           "seconds": 1
         }
         "#);
-    for state in [
-        JobState::Waiting,
-        JobState::Running,
-        JobState::Done,
-        JobState::Failed,
-        JobState::Cancelled,
-    ] {
+    for state in JobState::ALL {
         assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
     }
 }

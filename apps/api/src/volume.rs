@@ -30,9 +30,22 @@ pub struct VolumeInfo {
     /// volume is completely prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
+    /// Why hosts do not see it. Absent if it exists completely.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<VolumeState>,
     /// The state of its files, for people. Absent if the node does not own the files of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
+}
+
+/// The state of a volume of a cluster that hosts do not see.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    /// It is being created.
+    Making,
+    /// It is being removed.
+    Removing,
 }
 
 /// The provisioning of volumes of nodes that do not report it.

@@ -15,6 +15,7 @@ use nearflash_api::{
     OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
     TokenCreate, TokenList, TokenRemove, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
+use nearflash_units::ByteLen;
 
 use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NoKeyLeft};
 use crate::args::{
@@ -45,7 +46,7 @@ pub(crate) fn run_volume(node: &NodeArgs, subcommand: VolumeSubcommand) -> Done 
     match subcommand {
         VolumeSubcommand::Create { volume, given, no_wait } => {
             let call = new_volume(volume, given)?;
-            change((node, &call.name.clone()), call, no_wait, "created")
+            change((node, &call.name.clone()), call, no_wait, ("created", None))
         }
         VolumeSubcommand::Show { name } => {
             control(node, VolumeShow { name }, tables::volume_detail)
@@ -61,12 +62,12 @@ pub(crate) fn run_volume(node: &NodeArgs, subcommand: VolumeSubcommand) -> Done 
                 ))
             })?;
             let call = VolumeResize { name: name.clone(), bytes: size.0, shrink, force };
-            change((node, &name), call, no_wait, "resized")
+            change((node, &name), call, no_wait, ("resized", Some(size)))
         }
         VolumeSubcommand::Remove { name, force, yes } => {
             confirm(yes, || Ok(format!("Remove {}, and its data?", described(node, &name)?)))?;
             let call = VolumeRemove { name: name.clone(), force };
-            change((node, &name), call, false, "removed")
+            change((node, &name), call, false, ("removed", None))
         }
     }
 }
@@ -79,13 +80,12 @@ fn described(node: &NodeArgs, name: &str) -> Result<String, Failure> {
     Ok(volume.map_or_else(|| format!("volume '{name}'"), output::sentence))
 }
 
-/// Changes a volume, and waits for the job that completes the change. A node that zeroes a volume of the
-/// cluster answers when it is done, and is asked for its progress meanwhile.
+/// Changes a volume, and waits for the job that completes the change. `to` is the size that it gets.
 fn change<C: Call<Answer = OneVolume> + Send>(
     (node, name): (&NodeArgs, &str),
     call: C,
     no_wait: bool,
-    done: &str,
+    (done, to): (&str, Option<ByteLen>),
 ) -> Done {
     let data_dir = data_dir(node)?;
     let mut answer = ask(&data_dir, call)?;
@@ -97,7 +97,11 @@ fn change<C: Call<Answer = OneVolume> + Send>(
     }
     let text = |answer: &OneVolume| {
         let note = answer.note.as_ref().map_or(String::new(), |note| format!("{note}\n"));
-        output::volume(done, &answer.volume, answer.job.as_ref()) + &note
+        let job = answer.job.as_ref().filter(|job| !job.state.is_over());
+        match job.zip(to) {
+            Some((job, to)) => output::resizing(&answer.volume, to, job) + &note,
+            None => output::volume(done, &answer.volume, job) + &note,
+        }
     };
     print(&show(&answer, node.json, text))?;
     Ok(ExitCode::SUCCESS)

@@ -26,8 +26,9 @@ pub(crate) fn wait(
                 if is_shown {
                     let (done, total) =
                         (tables::size(job.done_bytes), tables::size(job.total_bytes));
+                    let waits = waits(&job);
                     // A failure to show progress is ignored.
-                    let _ = write!(stderr, "\r\x1b[Kjob {id}: {done} of {total}");
+                    let _ = write!(stderr, "\r\x1b[Kjob {id}: {done} of {total}{waits}");
                 }
             }
             over => break over,
@@ -41,6 +42,14 @@ pub(crate) fn wait(
         (JobState::Cancelled, _) => Err(Failure::JobCancelled { id }),
         (_, Some(error)) => Err(Failure::Job { id, error }),
         (_, None) => Ok(JobInfo { error: None, ..job }),
+    }
+}
+
+/// The nodes that the job waits for, at the end of a line.
+pub(crate) fn waits(job: &JobInfo) -> String {
+    match job.waits_for.is_empty() {
+        true => String::new(),
+        false => format!(", waits for {}", tables::awaited(job)),
     }
 }
 
@@ -58,6 +67,7 @@ mod tests {
             kind: "volume-create".to_owned(),
             volume: "data".to_owned(),
             state,
+            waits_for: Vec::new(),
             done_bytes: 0,
             total_bytes: 1,
             started_at: 0,

@@ -36,11 +36,20 @@ fn escaped(document: &str) -> String {
 
 /// The result of a change to a volume.
 pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> String {
-    let job = job.filter(|job| !job.state.is_over());
     let waiting = job.map_or(String::new(), |job| {
         format!("job {} prepares it: 'nearflash job wait {}' waits for the job\n", job.id, job.id)
     });
     format!("{done} {}\n{waiting}", sentence(volume))
+}
+
+/// A volume that a job gives another size.
+pub(crate) fn resizing(volume: &VolumeInfo, to: ByteLen, job: &JobInfo) -> String {
+    let VolumeInfo { name, bytes, .. } = volume;
+    let (from, id) = (ByteLen(*bytes), job.id);
+    format!(
+        "volume '{name}' has {from}, and gets {to} by job {id}: 'nearflash job wait {id}' waits for \
+         the job\n"
+    )
 }
 
 /// A new credential.
@@ -62,7 +71,8 @@ pub(crate) fn job(job: &JobInfo) -> String {
     let JobInfo { id, kind, volume, state, done_bytes, total_bytes, error, .. } = job;
     let (done, total) = (tables::size(*done_bytes), tables::size(*total_bytes));
     let why = error.as_ref().map_or(String::new(), |error| format!(": {error}"));
-    format!("job {id}, {kind} of '{volume}': {}, {done} of {total}{why}\n", state.as_str())
+    let (state, waits) = (state.as_str(), crate::job::waits(job));
+    format!("job {id}, {kind} of '{volume}': {state}, {done} of {total}{waits}{why}\n")
 }
 
 /// A volume with its size and place. The devices of a volume of a cluster are its mirrors, `NAME.0` and so on: their

@@ -95,6 +95,12 @@ pub enum ConfigError {
     /// A slice without a cluster.
     #[error("{key}: a slice is a part of a cluster's space: add --cluster")]
     SliceWithoutCluster { key: Key },
+    /// A slice that keeps no data.
+    #[error(
+        "{key}: slice '{name}' would lose what is written to it, and be another slice after each start: use file: or \
+         block:, or ram: for tests"
+    )]
+    SliceKeepsNothing { key: Key, name: Name },
     /// A node of a cluster without a direct door.
     #[error(
         "--cluster: the other nodes reach this one over the direct protocol: add --direct ADDR:PORT"
@@ -143,6 +149,7 @@ impl ConfigError {
             | Self::NoSuchDevice { key, .. }
             | Self::VolumeWithoutDevice { key, .. }
             | Self::SliceWithoutCluster { key }
+            | Self::SliceKeepsNothing { key, .. }
             | Self::NoSuchCore { key, .. } => key,
             Self::Unreadable { .. }
             | Self::NoDevice

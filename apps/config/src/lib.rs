@@ -370,7 +370,7 @@ fn check_whole(merge: &Merge<'_>, is_clustered: bool, doors: &[Door], devices: u
     }
 }
 
-/// Checks that slices have a cluster, and no names of devices.
+/// Checks that slices have a cluster, keep data, and have no names of devices.
 fn check_slices(
     merge: &Merge<'_>,
     slices: &[Written<DeviceSpec>],
@@ -379,6 +379,10 @@ fn check_slices(
 ) {
     if let Some(slice) = slices.first().filter(|_| !is_clustered) {
         merge.refuse(ConfigError::SliceWithoutCluster { key: slice.key("slice") });
+    }
+    for slice in slices.iter().filter(|slice| !slice.value.keeps_data()) {
+        let (key, name) = (slice.key("slice"), slice.value.name.clone());
+        merge.refuse(ConfigError::SliceKeepsNothing { key, name });
     }
     let is_device =
         |it: &&Written<DeviceSpec>| devices.iter().any(|d| d.value.name == it.value.name);

@@ -802,3 +802,17 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn a_slice_that_keeps_no_data_is_refused() {
+    let clustered = ["--cluster", "--direct", "127.0.0.1:0"];
+    for what in ["null:1GiB", "flash:64MiB,data=none", "pcm:64MiB,data=none"] {
+        let slice = format!("s={what}");
+        let said = refused(&[&clustered[..], &["--slice", &slice]].concat());
+        assert!(said.contains("--slice: slice 's' would lose what is written to it"), "{said}");
+    }
+    for what in ["ram:1GiB", "flash:64MiB", "file:/tmp/slice"] {
+        let slice = format!("s={what}");
+        assert!(resolved(&[&clustered[..], &["--slice", &slice]].concat()).is_ok(), "{what}");
+    }
+}

@@ -246,7 +246,8 @@ impl Enrolled {
         self.follower.wait_for(ALIVE_MAX, is_known);
         for slice in slices {
             self.open(slice, timeout)?;
-            node.use_slice(slice.uuid());
+            let no_thread = |source| StartError::System { action: "start a thread", source };
+            node.use_slice(slice.uuid()).map_err(no_thread)?;
         }
         self.begin_mirrors(node, slices);
         // The volumes are there when the node says that it is ready.

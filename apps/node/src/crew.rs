@@ -15,6 +15,12 @@ pub(crate) struct Crew {
     ended: Receiver<Infallible>,
 }
 
+impl Default for Crew {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Crew {
     /// No threads yet.
     pub(crate) fn new() -> Self {

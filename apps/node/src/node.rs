@@ -174,13 +174,16 @@ impl Node {
         self.health.save(&space, is_running);
     }
 
-    /// Every volume.
+    /// Every volume that is served.
     pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
+        let cluster = self.cluster.get().map(|follower| follower.state());
+        let job_of = |volume: &Volume| cluster.as_ref()?.volumes().get(&volume.uuid)?.job;
         let space = &self.served().recorded.space;
         let volumes = space.volumes().filter(|volume| volume.home.is_public());
-        let info = |volume: &Volume| VolumeInfo {
-            files: self.files.get().and_then(|owner| owner.state_of(volume.id)),
-            ..volume_info(volume, space)
+        let info = |volume: &Volume| {
+            let files = self.files.get().and_then(|owner| owner.state_of(volume.id));
+            let info = volume_info(volume, space);
+            VolumeInfo { files, job: info.job.or_else(|| job_of(volume)), ..info }
         };
         volumes.map(info).collect()
     }

@@ -22,6 +22,7 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         device: device_names(volume, space),
         provisioning: volume.provisioning.to_string(),
         job: volume.preparing.map(|preparing| preparing.job),
+        state: None,
         files: None,
     }
 }

@@ -47,6 +47,7 @@ impl Fake {
             kind: "volume-create".to_owned(),
             volume: "large".to_owned(),
             state: if is_over { JobState::Done } else { JobState::Running },
+            waits_for: Vec::new(),
             done_bytes: 0,
             total_bytes: LARGE,
             started_at: 1,
@@ -82,6 +83,7 @@ impl Fake {
             device: call.device.unwrap_or_default(),
             provisioning: "thin".to_owned(),
             job: job.as_ref().map(|job| job.id),
+            state: None,
             files: None,
             name: call.name,
         };

@@ -4,7 +4,7 @@
 //! one of a device that is reached through the slice's node. Mirrors of two replicas have a primary
 //! face, for the other nodes' reads and writes, and a replica face, for the primary's copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use nearflash_device::MirrorKey;
@@ -39,6 +39,36 @@ pub struct Tables {
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
     /// The volumes of which another node asks who uses them, with the number of the question.
     pub questions: BTreeMap<Uuid, u64>,
+}
+
+impl Tables {
+    /// The tables, with those volumes and parts of the earlier ones that are left out because a record is damaged: their
+    /// blocks stay where they are.
+    #[must_use]
+    pub fn with_left_out(mut self, before: Self) -> Self {
+        let left_out: BTreeSet<Uuid> = self.left_out.keys().copied().collect();
+        let kept: Vec<VolumeLayout> =
+            before.volumes.into_iter().filter(|it| left_out.contains(&it.uuid)).collect();
+        let mirrors: Vec<MirrorLayout> =
+            before.mirrors.into_iter().filter(|it| left_out.contains(&it.key.volume)).collect();
+        let places = kept.iter().flat_map(|it| it.rows.iter().flat_map(|row| &row.mirrors));
+        let replicas = mirrors.iter().flat_map(|it| &it.replicas);
+        let under = places.map(|it| it.slice).chain(replicas.map(|it| it.slice));
+        let mut slices: BTreeMap<Uuid, SlicePlace> = BTreeMap::new();
+        for slice in under {
+            if let Some(place) = before.slices.get(&slice) {
+                slices.insert(slice, place.clone());
+            }
+        }
+        slices.append(&mut self.slices);
+        self.slices = slices;
+        self.volumes.extend(kept);
+        self.mirrors.extend(mirrors);
+        let parts =
+            before.parts.into_iter().filter(|it| left_out.contains(&it.place.mirror.volume));
+        self.parts.extend(parts);
+        self
+    }
 }
 
 /// A place on a slice of the node that it has to zero, because a job waits for it.

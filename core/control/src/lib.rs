@@ -6,7 +6,9 @@
 //! This crate knows no clock, socket, thread, file or log.
 
 mod jobs;
+mod places;
 mod requests;
 
 pub use jobs::{CancelError, JOBS_MAX, Job, JobKind, JobState, Jobs, Next, Zeroed, Zeroing};
+pub use places::Places;
 pub use requests::{Requests, Steps, Volumes, clear_reservations};

@@ -287,7 +287,9 @@ impl<'a> Mirrored<'a> {
 
 fn has_volume(node: &Node<'_>) -> bool {
     let listed = node.command(&["volume", "list"]);
-    !listed["volumes"].as_array().expect("a list has volumes").is_empty()
+    let volumes = listed["volumes"].as_array().expect("a list has volumes");
+    // One that is being made has a state.
+    volumes.iter().any(|volume| volume["state"].is_null())
 }
 
 fn mirror(value: &Value) -> Mirror {

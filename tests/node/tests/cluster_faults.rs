@@ -68,7 +68,8 @@ fn create(node: &Node<'_>, name: &str, placement: &str) {
 fn volumes(node: &Node<'_>) -> Vec<String> {
     let listed = node.command(&["volume", "list"]);
     let name = |volume: &Value| volume["name"].as_str().unwrap().to_owned();
-    listed["volumes"].as_array().unwrap().iter().map(name).collect()
+    let served = |volume: &&Value| volume["state"].is_null();
+    listed["volumes"].as_array().unwrap().iter().filter(served).map(name).collect()
 }
 
 /// The verdict of the command `cluster status`, with its reason.

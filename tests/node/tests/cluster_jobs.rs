@@ -1,10 +1,10 @@
 //! Jobs of a cluster: another node carries them on, each node cancels them, and an older feature level has none.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::process::Output;
+use std::process::{Command, Output};
 
-use nearflash_node_tests::{Door, Etcd, Machine, Node, eventually, refused};
-use serde_json::Value;
+use nearflash_node_tests::{Door, Etcd, Machine, Node, eventually, nearflash, refused};
+use serde_json::{Value, json};
 
 fn cluster(count: usize) -> Vec<Machine> {
     let machines: Vec<Machine> = (0..count).map(|_| Machine::new()).collect();
@@ -39,8 +39,17 @@ fn refusal(machine: &Machine, arguments: &[&str]) -> String {
     refused(&[arguments, &["--data-dir", &machine.place.data_dir()]].concat()).message
 }
 
+/// The number of volumes that a node serves.
 fn volumes(node: &Node<'_>) -> usize {
-    node.command(&["volume", "list"])["volumes"].as_array().unwrap().len()
+    let listed = node.command(&["volume", "list"])["volumes"].clone();
+    listed.as_array().unwrap().iter().filter(|volume| volume["state"].is_null()).count()
+}
+
+/// The number of jobs in this state that a node counts in its metrics.
+fn counted(node: &Node<'_>, state: &str) -> Option<String> {
+    let text = node.command(&["metrics"])["text"].as_str().unwrap().to_owned();
+    let series = format!("nearflash_jobs{{state=\"{state}\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&series).map(str::to_owned))
 }
 
 #[test]
@@ -57,6 +66,24 @@ fn a_job_goes_on_at_another_node_when_its_own_is_killed_and_ends_when_every_plac
     let zeroed = |node: &Node<'_>| job(node, id)["done_bytes"].as_u64().unwrap();
     eventually("two thirds", || zeroed(&second) >= 64 << 20);
     assert_eq!((job(&second, id)["state"].as_str(), volumes(&second)), (Some("running"), 0));
+    let listed = second.command(&["volume", "list"])["volumes"][0].clone();
+    assert_eq!((&listed["state"], &listed["job"]), (&json!("making"), &json!(id)), "{listed}");
+    let waits_for = json!([{ "node": "n2", "reason": "down" }]);
+    eventually("the reason", || job(&second, id)["waits_for"] == waits_for);
+    let counts = [&first, &second].map(|node| counted(node, "running").unwrap());
+    assert_eq!(counts, ["1", "0"], "its worker counts it");
+    // It is declared, and not there yet.
+    let file = machines[1].place.text("volumes.toml");
+    std::fs::write(&file, "[[volume]]\nname = 'data'\nsize = '96MiB'\n").unwrap();
+    let flags = ["apply", &file, "--dry-run", "--json", "--data-dir"];
+    let planned = Command::new(nearflash()).args(flags).arg(machines[1].place.data_dir()).output();
+    let planned = planned.unwrap();
+    assert_eq!(planned.status.code(), Some(3), "{}", text(&planned));
+    let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(
+        (&plan["jobs"], &plan["steps"]),
+        (&json!([{ "job": id, "volume": "data" }]), &json!([]))
+    );
     first.crash();
     let third = serve(&machines, 2);
     for node in [&second, &third] {
@@ -87,7 +114,7 @@ fn each_node_cancels_a_job_and_nothing_of_it_is_left() {
     let refused =
         refusal(&machines[1], &["volume", "create", "data", "--replicas", "1", "--size", "32MiB"]);
     assert!(refused.contains("another volume is called 'data'"), "{refused}");
-    second.command(&["job", "cancel", &text]);
+    assert_eq!(second.command(&["job", "cancel", &text])["job"]["waits_for"], Value::Null);
     for node in [&first, &second] {
         eventually("the end of the job", || job(node, id)["state"] == "cancelled");
         assert_eq!(volumes(node), 0);

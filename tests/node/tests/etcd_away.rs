@@ -71,7 +71,8 @@ fn read(node: &Node<'_>, volume: &str, lba: u64) -> Option<Stamp> {
 fn volumes(node: &Node<'_>) -> Vec<String> {
     let listed = node.command(&["volume", "list"]);
     let name = |volume: &serde_json::Value| volume["name"].as_str().unwrap().to_owned();
-    listed["volumes"].as_array().unwrap().iter().map(name).collect()
+    let served = |volume: &&serde_json::Value| volume["state"].is_null();
+    listed["volumes"].as_array().unwrap().iter().filter(served).map(name).collect()
 }
 
 /// The node's judgement on its cluster, and its reason.

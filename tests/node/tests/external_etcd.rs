@@ -58,8 +58,9 @@ fn a_cluster_uses_an_etcd_that_exists_already_and_supervises_nothing() {
 
     let nodes = [serve(&one, "n1"), serve(&two, "n2")];
     nodes[1].command(&["volume", "create", "data", "--size", "64MiB", "--replicas", "1"]);
-    let volumes = |node: &Node<'_>| node.command(&["volume", "list"])["volumes"].clone();
-    eventually("the volume", || !volumes(&nodes[0]).as_array().unwrap().is_empty());
+    let first = |node: &Node<'_>| node.command(&["volume", "list"])["volumes"][0].clone();
+    let is_served = |volume: serde_json::Value| volume.is_object() && volume["state"].is_null();
+    eventually("the volume", || is_served(first(&nodes[0])));
     let volume = Door::Tcp.anonymous(&nodes[0]).unwrap().open("data").unwrap();
     volume.write_at(&[7; 65536], 0).unwrap();
     let status = String::from_utf8(one.run(&["status"]).stdout).unwrap();
@@ -85,7 +86,7 @@ fn a_cluster_uses_an_etcd_that_exists_already_and_supervises_nothing() {
     etcd.iter_mut().for_each(Machine::supervise);
     one.has_verdict("ok");
     nodes[0].command(&["volume", "resize", "data", "128MiB"]);
-    assert_eq!(volumes(&nodes[0])[0]["bytes"], 128 * MIB);
+    assert_eq!(first(&nodes[0])["bytes"], 128 * MIB);
 }
 
 /// An etcd without TLS.

@@ -51,7 +51,8 @@ fn nodes_of(node: &Node<'_>) -> Vec<String> {
 }
 
 fn has_volume(node: &Node<'_>) -> bool {
-    !node.command(&["volume", "list"])["volumes"].as_array().unwrap().is_empty()
+    let listed = node.command(&["volume", "list"])["volumes"].clone();
+    listed.as_array().unwrap().iter().any(|volume| volume["state"].is_null())
 }
 
 /// Writes stamps over each protocol of one node, and reads them over each protocol of another one.

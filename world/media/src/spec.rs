@@ -99,6 +99,15 @@ impl DeviceSpec {
         }
     }
 
+    /// Whether reads return what was written.
+    pub fn keeps_data(&self) -> bool {
+        match &self.backing {
+            Backing::Null { .. } => false,
+            Backing::Model(model) => model.has_contents,
+            Backing::File { .. } | Backing::Block { .. } | Backing::Ram { .. } => true,
+        }
+    }
+
     /// The name of its kind, as in the text form.
     pub fn kind(&self) -> &'static str {
         match &self.backing {

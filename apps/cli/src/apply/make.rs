@@ -95,8 +95,13 @@ impl At<'_> {
             Condition::None => ask(self.data_dir, call)?,
         };
         let Some(job) = done.job else { return Ok(()) };
-        job::wait(job.id, |call: JobWait| Ok(ask(self.data_dir, call)?.job)).map(drop)
+        await_job(self.data_dir, job.id)
     }
+}
+
+/// Waits until a job has ended.
+pub(super) fn await_job(data_dir: &Path, id: u64) -> Result<(), Failure> {
+    job::wait(id, |call: JobWait| Ok(ask(data_dir, call)?.job)).map(drop)
 }
 
 /// The condition of a change of a volume.

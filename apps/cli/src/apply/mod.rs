@@ -18,7 +18,7 @@ use crate::confirm::confirm;
 use crate::control::data_dir;
 use crate::failure::{Failure, report};
 use crate::output::{print, show};
-use make::{End, check_files, make};
+use make::{End, await_job, check_files, make};
 use plan::{Permission, Plan, Step};
 use state::{Declared, Running};
 use text::PlanDocument;
@@ -104,6 +104,7 @@ pub(crate) fn run_apply(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     }
     let destroyed = volumes(&plan.steps);
     confirm(args.yes || destroyed.is_empty(), || Ok(format!("Destroy data of {destroyed}?")))?;
+    plan.jobs.iter().try_for_each(|(_, job)| await_job(&data_dir, *job))?;
     apply(args, &data_dir, (&declared, may), (running.generation, &plan))
 }
 
@@ -145,6 +146,9 @@ fn apply(
 fn outcome(plan: &Plan, made: usize) -> String {
     if plan.is_empty() {
         return "nothing to change\n".to_owned();
+    }
+    if plan.steps.is_empty() && plan.restarts.is_empty() {
+        return "the jobs have ended, and nothing else is to change\n".to_owned();
     }
     if plan.steps.is_empty() {
         return "nothing to change without a restart\n".to_owned();

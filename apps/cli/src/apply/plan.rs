@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     /// Changes that destroy data, and are not permitted.
     pub(crate) withheld: Vec<Step>,
+    /// Declared volumes that a job of an earlier command makes or changes, with its number.
+    pub(crate) jobs: Vec<(String, u64)>,
     /// Differences that only a restart of the node removes.
     pub(crate) restarts: Vec<String>,
     /// Differences that no change removes, with the remedy.
@@ -114,7 +116,8 @@ impl Plan {
 
     /// Whether the states are the same.
     pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.withheld.is_empty() && self.restarts.is_empty()
+        let has_steps = !self.steps.is_empty() || !self.withheld.is_empty();
+        !has_steps && self.jobs.is_empty() && self.restarts.is_empty()
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Running {
     pub(crate) generation: u64,
     /// The volumes on its own devices, and those of its cluster that the file declares.
     pub(crate) volumes: Vec<Volume>,
+    /// The volumes among them that a job makes or changes, with its number.
+    pub(crate) jobs: Vec<(String, u64)>,
     /// The names of its other volumes, which are of the cluster or of other nodes.
     pub(crate) foreign: Vec<String>,
     pub(crate) devices: Vec<Device>,
@@ -155,10 +157,10 @@ impl Running {
         Ok(Self::with_status(own, status, of_cluster))
     }
 
-    fn with_status(self, status: Status, of_cluster: Vec<Volume>) -> Self {
+    fn with_status(self, status: Status, of_cluster: Vec<(VolumeInfo, VolumeLayout)>) -> Self {
         let devices: Vec<Device> = status.devices.iter().map(Device::of).collect();
         let is_of_cluster =
-            |volume: &VolumeInfo| of_cluster.iter().any(|it| it.name == volume.name);
+            |volume: &VolumeInfo| of_cluster.iter().any(|(it, _)| it.name == volume.name);
         let rest = status.volumes.into_iter().filter(|volume| !is_of_cluster(volume));
         let (own, foreign): (Vec<_>, Vec<_>) = rest.partition(|it| is_on_own_device(it, &devices));
         let at = |protocol, addresses: Vec<SocketAddr>| {
@@ -167,8 +169,13 @@ impl Running {
         let addresses = at(Protocol::NvmeTcp, status.nvme_tcp)
             .chain(at(Protocol::Direct, status.direct))
             .chain(at(Protocol::Iscsi, status.iscsi));
+        let known = own.iter().chain(of_cluster.iter().map(|(info, _)| info));
+        let jobs = known.filter_map(|info| Some((info.name.clone(), info.job?))).collect();
+        let of_cluster =
+            of_cluster.into_iter().map(|(info, layout)| Volume::of_cluster(info, layout));
         Self {
             generation: status.generation,
+            jobs,
             volumes: own.into_iter().map(Volume::of).chain(of_cluster).collect(),
             foreign: foreign.into_iter().map(|volume| volume.name).collect(),
             addresses: addresses.collect(),
@@ -184,7 +191,7 @@ fn volumes_of_cluster(
     data_dir: &Path,
     status: &Status,
     declared: &[VolumeCreate],
-) -> Result<Vec<Volume>, ControlError> {
+) -> Result<Vec<(VolumeInfo, VolumeLayout)>, ControlError> {
     let devices: Vec<Device> = status.devices.iter().map(Device::of).collect();
     let own = status.volumes.iter().filter(|volume| is_on_own_device(volume, &devices));
     let names: BTreeSet<&String> =
@@ -192,9 +199,7 @@ fn volumes_of_cluster(
     let mut found = Vec::new();
     for name in names {
         match ask(data_dir, VolumeShow { name: name.clone() }) {
-            Ok(VolumeDetail { volume, layout: Some(layout) }) => {
-                found.push(Volume::of_cluster(volume, layout));
-            }
+            Ok(VolumeDetail { volume, layout: Some(layout) }) => found.push((volume, layout)),
             Ok(_) => {}
             Err(ControlError::Refused(error)) if error.code == ErrorCode::VolumeNotFound => {}
             Err(error) => return Err(error),

@@ -162,6 +162,12 @@ pub(super) fn plan(plan: &Plan) -> String {
     for step in plan.steps.iter().chain(&plan.withheld) {
         text += &format!("{}\n", line(step));
     }
+    for (volume, job) in &plan.jobs {
+        text += &format!(
+            "volume '{volume}': job {job} is under way, and is waited for: see 'nearflash job show \
+             {job}'\n"
+        );
+    }
     for restart in &plan.restarts {
         text += &format!("! {restart}: needs a restart of the node\n");
     }
@@ -184,10 +190,19 @@ pub(super) fn summary(plan: &Plan) -> String {
 #[derive(Serialize)]
 pub(super) struct PlanDocument<'a> {
     steps: Vec<StepDocument>,
+    /// The jobs of earlier commands that make or change declared volumes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    jobs: Vec<JobDocument<'a>>,
     /// The differences that need a restart.
     restarts: &'a [String],
     /// Consequences that are easily overlooked.
     warnings: &'a [&'static str],
+}
+
+#[derive(Serialize)]
+struct JobDocument<'a> {
+    job: u64,
+    volume: &'a str,
 }
 
 #[derive(Serialize)]
@@ -209,6 +224,8 @@ impl<'a> PlanDocument<'a> {
             StepDocument { action, kind, name, detail, destroys, made }
         };
         let steps = plan.steps.iter().chain(&plan.withheld).enumerate().map(step).collect();
-        Self { steps, restarts: &plan.restarts, warnings: &plan.warnings }
+        let jobs = plan.jobs.iter().map(|(volume, job)| JobDocument { job: *job, volume });
+        let jobs = jobs.collect();
+        Self { steps, jobs, restarts: &plan.restarts, warnings: &plan.warnings }
     }
 }

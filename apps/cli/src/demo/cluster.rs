@@ -86,7 +86,7 @@ fn create_volume(machines: &[Machine]) -> Result<(), DemoError> {
     })?;
     let deadline = Instant::now() + PATIENCE;
     for machine in machines {
-        while machine.ask(VolumeList {})?.volumes.is_empty() {
+        while !machine.ask(VolumeList {})?.volumes.iter().any(|it| it.state.is_none()) {
             if Instant::now() > deadline {
                 return Err(DemoError::Late {
                     what: "the volume at every node",

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
     ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts, ReservationInfo,
-    TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
+    TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout, VolumeState,
 };
 use nearflash_cluster_store::{MemberStatus, NodeStatus};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -40,6 +40,14 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     }
     let mut text = rendered(&table);
     for volume in volumes {
+        if let Some(job) = volume.job {
+            let verb = match volume.state {
+                None => "changes",
+                Some(VolumeState::Making) => "creates",
+                Some(VolumeState::Removing) => "removes",
+            };
+            text += &format!("job {job} {verb} volume '{}'\n", volume.name);
+        }
         if let Some(state) = &volume.files {
             // The reason why they are not served names the volume itself.
             let names_it = state.contains(&format!("volume '{}'", volume.name));
@@ -283,9 +291,18 @@ pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
             show_moment(job.started_at),
         ]
     });
+    let waiting = jobs.iter().filter(|job| !job.waits_for.is_empty());
+    let awaited: String =
+        waiting.map(|job| format!("job {} waits for {}\n", job.id, awaited(job))).collect();
     let failed = jobs.iter().filter_map(|job| job.error.as_ref().map(|error| (job.id, error)));
     let reasons: String = failed.map(|(id, error)| format!("job {id}: {error}\n")).collect();
-    table + &reasons
+    table + &awaited + &reasons
+}
+
+/// The nodes that a job waits for, for example `'n1' (zeroing), 'n2' (down)`.
+pub(crate) fn awaited(job: &JobInfo) -> String {
+    let nodes = job.waits_for.iter().map(|it| format!("'{}' ({})", it.node, it.reason.as_str()));
+    nodes.collect::<Vec<_>>().join(", ")
 }
 
 /// A grant's range in the form of the command line.

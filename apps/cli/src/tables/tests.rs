@@ -1,8 +1,9 @@
 //! The layout of the tables.
 
 use nearflash_api::{
-    ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, HostIo, InitiatorInfo, Io, JobState,
-    Latency, Level, PlaceInfo, RegistrantInfo, Status, Verdict, VolumeIo,
+    AwaitedNode, AwaitedReason, ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, HostIo,
+    InitiatorInfo, Io, JobState, Latency, Level, PlaceInfo, RegistrantInfo, Status, Verdict,
+    VolumeIo,
 };
 use uuid::Uuid;
 
@@ -20,6 +21,7 @@ fn volume(name: &str, bytes: u64) -> VolumeInfo {
         device: "flash".to_owned(),
         provisioning: "thin".to_owned(),
         job: None,
+        state: None,
         files: None,
     }
 }
@@ -323,6 +325,7 @@ fn job(id: u64, state: JobState) -> JobInfo {
         kind: "volume-create".to_owned(),
         volume: "data".to_owned(),
         state,
+        waits_for: Vec::new(),
         done_bytes: 3 << 30,
         total_bytes: 8 << 30,
         started_at: 1_795_269_350,
@@ -335,12 +338,28 @@ fn job(id: u64, state: JobState) -> JobInfo {
 fn jobs_are_shown_with_their_progress_and_why_they_failed() {
     let error = nearflash_api::ApiError::new(ErrorCode::DeviceFailed, "device 'flash' failed");
     let failed = JobInfo { error: Some(error), ..job(2, JobState::Failed) };
-    insta::assert_snapshot!(jobs(&[job(1, JobState::Running), failed]), @r#"
+    let waits_for = [("n1", AwaitedReason::Zeroing), ("n2", AwaitedReason::Down)]
+        .map(|(node, reason)| AwaitedNode { node: node.to_owned(), reason })
+        .to_vec();
+    let waiting = JobInfo { waits_for, ..job(1, JobState::Running) };
+    insta::assert_snapshot!(jobs(&[waiting.clone(), failed, job(3, JobState::Undoing)]), @r#"
         JOB  KIND           VOLUME  STATE    DONE    OF  STARTED
           1  volume-create  data    running  3GiB  8GiB  2026-11-21 13:55Z
           2  volume-create  data    failed   3GiB  8GiB  2026-11-21 13:55Z
+          3  volume-create  data    undoing  3GiB  8GiB  2026-11-21 13:55Z
+        job 1 waits for 'n1' (zeroing), 'n2' (down)
         job 2: device 'flash' failed
         "#);
+    assert_eq!(
+        crate::output::job(&waiting),
+        "job 1, volume-create of 'data': running, 3GiB of 8GiB, waits for 'n1' (zeroing), 'n2' \
+         (down)\n"
+    );
+    let resizing = crate::output::resizing(&volume("data", 1 << 30), ByteLen(8 << 30), &waiting);
+    assert!(resizing.starts_with("volume 'data' has 1GiB, and gets 8GiB by job 1: "), "{resizing}");
+    let made =
+        VolumeInfo { job: Some(1), state: Some(VolumeState::Making), ..volume("data", 1 << 30) };
+    assert!(volumes(&[made]).ends_with("job 1 creates volume 'data'\n"));
     assert_eq!(jobs(&[]), "no jobs\n");
 }
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nearflash_api::{
-    ApiError, ErrorCode, JobInfo, MirrorInfo, OneVolume, ReplicaInfo, Subject, VolumeDetail,
-    VolumeInfo, VolumeLayout,
+    ApiError, AwaitedNode, AwaitedReason, ErrorCode, JobInfo, MirrorInfo, OneVolume, ReplicaInfo,
+    Subject, VolumeDetail, VolumeInfo, VolumeLayout,
 };
-use nearflash_planner::{Change, Lost, Refusal, VolumeSpec, whole_blocks};
+use nearflash_planner::{Awaited, Change, Lost, Refusal, VolumeSpec, waits_for, whole_blocks};
 use nearflash_publish::iscsi_names;
 use nearflash_records::ClusterState;
 use nearflash_records::record::{
@@ -193,16 +193,26 @@ impl Node {
         find(&served.recorded.space).ok_or_else(|| NodeError::NotServedYet { name: name.clone() })
     }
 
-    /// The jobs of the cluster.
-    pub(super) fn cluster_jobs(&self) -> Vec<JobInfo> {
+    /// The jobs of the cluster, or only those that this node carries on.
+    pub(super) fn cluster_jobs(&self, carried_here: bool) -> Vec<JobInfo> {
         let Some(follower) = self.cluster.get() else { return Vec::new() };
-        let state = follower.state();
-        state.jobs().iter().map(|(id, job)| self.job_info(&state, *id, job)).collect()
+        let (state, own) = (follower.state(), follower.begin().worker.node);
+        let jobs = state.jobs().iter().filter(|(_, job)| !carried_here || job.worker.node == own);
+        jobs.map(|(id, job)| self.job_info(&state, *id, job)).collect()
     }
 
     /// A job of the cluster.
     pub(super) fn cluster_job(&self, id: u64) -> Option<JobInfo> {
-        self.cluster_jobs().into_iter().find(|job| job.id == id)
+        let state = self.cluster.get()?.state();
+        Some(self.job_info(&state, id, state.jobs().get(&id)?))
+    }
+
+    /// The volumes of the cluster that are being made or removed, so that no node serves them.
+    pub(super) fn unserved_volumes(&self) -> Vec<VolumeInfo> {
+        let Some(follower) = self.cluster.get() else { return Vec::new() };
+        let state = follower.state();
+        let unserved = state.volumes().iter().filter(|(_, it)| it.state != VolumeState::Ready);
+        unserved.map(|(uuid, record)| unserved_info(*uuid, record)).collect()
     }
 
     /// A job of the cluster once it has ended and this node serves by it, or after `patience`.
@@ -229,7 +239,8 @@ impl Node {
 
     fn job_info(&self, state: &ClusterState, id: u64, job: &JobRecord) -> JobInfo {
         let shown = match job.state {
-            JobState::Running | JobState::Undoing => nearflash_api::JobState::Running,
+            JobState::Running => nearflash_api::JobState::Running,
+            JobState::Undoing => nearflash_api::JobState::Undoing,
             JobState::Done => nearflash_api::JobState::Done,
             JobState::Failed => nearflash_api::JobState::Failed,
             JobState::Cancelled => nearflash_api::JobState::Cancelled,
@@ -249,6 +260,7 @@ impl Node {
             kind: job.kind.call().to_owned(),
             volume: job.name.to_string(),
             state: shown,
+            waits_for: waits_for(state, id).into_iter().map(awaited).collect(),
             done_bytes: done,
             total_bytes: job.total_bytes,
             started_at: job.began,
@@ -271,7 +283,8 @@ impl Node {
         }
         let state = self.cluster.get().ok_or_else(not_found)?.state();
         let (uuid, record) = state.volume_named(&name).ok_or_else(not_found)?;
-        let info = volume.map_or_else(|| unserved_info(uuid, record), |(info, _)| info);
+        let served = |(info, _)| VolumeInfo { job: record.job, ..info };
+        let info = volume.map_or_else(|| unserved_info(uuid, record), served);
         let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
         let space = |rows: &[Vec<MirrorView<'_>>]| -> u64 {
             let lens = rows.iter().flatten().map(|view| view.mirror.len.0);
@@ -316,8 +329,22 @@ fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
         device: String::new(),
         provisioning: record.provisioning.to_string(),
         job: record.job,
+        state: match record.state {
+            VolumeState::Ready => None,
+            VolumeState::Making => Some(nearflash_api::VolumeState::Making),
+            VolumeState::Removing => Some(nearflash_api::VolumeState::Removing),
+        },
         files: None,
     }
+}
+
+fn awaited((node, awaited): (Name, Awaited)) -> AwaitedNode {
+    let reason = match awaited {
+        Awaited::Zeroing => AwaitedReason::Zeroing,
+        Awaited::SliceClosed => AwaitedReason::SliceClosed,
+        Awaited::Down => AwaitedReason::Down,
+    };
+    AwaitedNode { node: node.to_string(), reason }
 }
 
 fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorInfo {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearflash_api::{ApiError, JobInfo, OneVolume};
 use nearflash_control::{CancelError, Job, JobKind, JobState, Jobs, Next, Zeroed, Zeroing};
@@ -13,7 +13,6 @@ use nearflash_units::ByteLen;
 
 use super::Node;
 use super::now;
-use super::zeroing;
 use crate::asker::Event;
 use crate::crew::Crew;
 use crate::error::NodeError;
@@ -22,9 +21,6 @@ use crate::volume_info::volume_info;
 
 /// The maximum number of jobs that run at a time.
 const WORKERS: usize = 4;
-
-/// The maximum number of places that the node zeroes at a time for jobs of the cluster.
-const ZEROING_THREADS: usize = 4;
 
 /// The time for which the answer to a change waits for its job: a device that can zero blocks by
 /// itself has finished by then.
@@ -87,15 +83,6 @@ impl Workers {
             };
             it = it.with(format!("job-{number}"), work)?;
         }
-        for number in 0..ZEROING_THREADS {
-            let node = Arc::clone(&it.node);
-            let work = move || {
-                while let Some(work) = node.zeroing.next() {
-                    zeroing::run(&node, &work);
-                }
-            };
-            it = it.with(format!("zero-{number}"), work)?;
-        }
         Ok(it)
     }
 
@@ -114,9 +101,11 @@ impl Workers {
     pub(crate) fn stop(self) -> bool {
         self.node.jobs.lock().handle_stop();
         self.node.jobs.changed.notify_all();
-        self.node.zeroing.end();
+        let zeroing = self.node.zeroing.end();
         self.node.tracing.end();
-        let are_idle = self.crew.join(STOP_PATIENCE);
+        let end = Instant::now() + STOP_PATIENCE;
+        let are_idle = self.crew.join(STOP_PATIENCE)
+            && zeroing.join(end.saturating_duration_since(Instant::now()));
         if !are_idle {
             tracing::warn!("abandoned a job: a device does not answer");
         }
@@ -240,9 +229,15 @@ impl Node {
 
     pub(super) fn job_list(&self) -> Vec<JobInfo> {
         let own: Vec<JobInfo> = self.jobs.lock().iter().map(job_info).collect();
-        let mut all: Vec<JobInfo> = own.into_iter().chain(self.cluster_jobs()).collect();
+        let mut all: Vec<JobInfo> = own.into_iter().chain(self.cluster_jobs(false)).collect();
         all.sort_by_key(|job| job.started_at);
         all
+    }
+
+    /// The jobs of this node, and those of the cluster that it carries on.
+    pub(super) fn carried_jobs(&self) -> Vec<JobInfo> {
+        let own: Vec<JobInfo> = self.jobs.lock().iter().map(job_info).collect();
+        own.into_iter().chain(self.cluster_jobs(true)).collect()
     }
 
     pub(super) fn job_show(&self, id: u64) -> Result<JobInfo, NodeError> {
@@ -294,6 +289,7 @@ fn job_info(job: &Job<ApiError>) -> JobInfo {
         kind: kind.to_owned(),
         volume: job.volume.to_string(),
         state,
+        waits_for: Vec::new(),
         done_bytes: job.done.0,
         total_bytes: job.total.0,
         started_at: job.began.0,

@@ -60,7 +60,9 @@ impl Serve<VolumeShow> for Node {
 
 impl Serve<VolumeList> for Node {
     fn serve(&self, _: VolumeList) -> Result<Volumes, ApiError> {
-        Ok(Volumes { volumes: self.volumes() })
+        let mut volumes = self.volumes();
+        volumes.extend(self.unserved_volumes());
+        Ok(Volumes { volumes })
     }
 }
 

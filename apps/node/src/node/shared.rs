@@ -5,15 +5,14 @@
 //! Invariant: when something new lies where something else lay before, no request on the earlier one
 //! is under way any more (`withdrawn`). Everything else is served meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use nearflash_access::Secret as PeerSecret;
 use nearflash_api::WithdrawalInfo;
-use nearflash_cluster::compile::{
-    MirrorLayout, MirrorPlace, Part, SlicePlace, Tables, VolumeLayout,
-};
+use nearflash_cluster::compile::{MirrorPlace, Part, SlicePlace, Tables, VolumeLayout};
 use nearflash_cluster::{part_name, part_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::{Digests, Face, Secret};
@@ -56,15 +55,18 @@ pub(crate) type IsOver = AtomicBool;
 
 impl Node {
     /// A slice of this node may be used from now on: the cluster's store knows its incarnation.
-    pub(crate) fn use_slice(&self, slice: Uuid) {
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub(crate) fn use_slice(self: &Arc<Self>, slice: Uuid) -> io::Result<()> {
         let devices = self.devices();
         let place = devices.iter().position(|device| device.uuid() == slice);
         let place = place.expect("the slices are among the devices since the start");
-        {
-            let mut shared = self.shared();
-            shared.slices.insert(slice, DeviceId(u32::try_from(place).expect("devices are few")));
-        }
+        let device = DeviceId(u32::try_from(place).expect("devices are few"));
+        self.shared().slices.insert(slice, device);
+        zeroing::start(self, device)?;
         self.show_cluster();
+        Ok(())
     }
 
     /// The table of mirrors.
@@ -79,7 +81,7 @@ impl Node {
         {
             let mut shared = self.shared();
             let before = std::mem::take(&mut shared.tables);
-            shared.tables = keep_left_out(tables, before);
+            shared.tables = tables.with_left_out(before);
         }
         self.show_cluster()
     }
@@ -410,30 +412,4 @@ fn device_name(node: &Name, volume: &Name, number: u32) -> Name {
     let name = format!("{node}.{volume}.{number}");
     let short: String = name.chars().take(nearflash_space::NAME_LEN_MAX).collect();
     short.parse().expect("a name and what a name may have are a name")
-}
-
-/// The tables, with those volumes and parts of the earlier ones that are left out because a record is
-/// damaged: their blocks stay where they are.
-fn keep_left_out(mut tables: Tables, before: Tables) -> Tables {
-    let left_out: BTreeSet<Uuid> = tables.left_out.keys().copied().collect();
-    let kept: Vec<VolumeLayout> =
-        before.volumes.into_iter().filter(|it| left_out.contains(&it.uuid)).collect();
-    let mirrors: Vec<MirrorLayout> =
-        before.mirrors.into_iter().filter(|it| left_out.contains(&it.key.volume)).collect();
-    let places = kept.iter().flat_map(|it| it.rows.iter().flat_map(|row| &row.mirrors));
-    let replicas = mirrors.iter().flat_map(|it| &it.replicas);
-    let under = places.map(|it| it.slice).chain(replicas.map(|it| it.slice));
-    let mut slices: BTreeMap<Uuid, SlicePlace> = BTreeMap::new();
-    for slice in under {
-        if let Some(place) = before.slices.get(&slice) {
-            slices.insert(slice, place.clone());
-        }
-    }
-    slices.append(&mut tables.slices);
-    tables.slices = slices;
-    tables.volumes.extend(kept);
-    tables.mirrors.extend(mirrors);
-    let parts = before.parts.into_iter().filter(|it| left_out.contains(&it.place.mirror.volume));
-    tables.parts.extend(parts);
-    tables
 }

@@ -1,14 +1,16 @@
-//! Zeroing the places of new rows on the slices of this node, which jobs of the cluster wait for.
+//! Zeroing the places of new rows on the slices of this node, which jobs of the cluster wait for. [`Places`] decides
+//! which place is next.
 //!
-//! The threads operate on the devices themselves, next to the cores. The space of a place counts as in use
-//! meanwhile ([`Withdrawn`]): nothing else is served or zeroed there before the operations have ended, also if
-//! the job is undone.
+//! Each slice has threads of its own, so that a device that hangs holds up no other one. They operate on the device
+//! itself, next to the cores. The space of a place counts as in use meanwhile ([`Withdrawn`]): nothing else is served or
+//! zeroed there before the operations have ended, also if the job is undone.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use nearflash_cluster::compile::ToZero;
+use nearflash_control::Places;
+use nearflash_device::DeviceId;
 use nearflash_records::state::NewPlace;
 use nearflash_space::Extent;
 use nearflash_units::{ByteLen, OneLine};
@@ -17,100 +19,79 @@ use super::Node;
 use super::withdrawn::Withdrawn;
 use crate::Ticket;
 use crate::asker::Event;
+use crate::crew::Crew;
 use crate::prepare::zero;
 
+/// The number of places on a slice that are zeroed at a time.
+const ZEROING_THREADS: usize = 2;
+
 /// The places that this node zeroes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Zeroing {
-    works: Mutex<Works>,
+    places: Mutex<Places<NewPlace, Work>>,
     has_work: Condvar,
+    crew: Mutex<Crew>,
 }
 
-#[derive(Debug, Default)]
-struct Works {
-    /// Those that jobs wait for, also when they have ended here.
-    all: BTreeMap<NewPlace, Arc<Work>>,
-    waiting: VecDeque<Arc<Work>>,
-    is_ending: bool,
-}
-
-/// A place that is being zeroed.
-#[derive(Debug)]
-pub(super) struct Work {
+/// A place to zero.
+#[derive(Clone, Debug)]
+struct Work {
     wanted: ToZero,
     extent: Extent,
-    /// The bytes that have been zeroed.
-    done: AtomicU64,
-    /// No job waits for it any more, or the node ends.
-    is_over: AtomicBool,
     ticket: Ticket,
 }
 
 impl Zeroing {
-    /// Ends the work on all other places.
-    fn keep(&self, wanted: &BTreeSet<NewPlace>) {
-        let mut works = self.lock();
-        let waiting = std::mem::take(&mut works.waiting).into_iter();
-        let (kept, unbegun): (VecDeque<_>, VecDeque<_>) =
-            waiting.partition(|work| wanted.contains(&work.wanted.place));
-        works.waiting = kept;
-        works.all.retain(|place, work| {
-            let is_wanted = wanted.contains(place);
-            work.is_over.fetch_or(!is_wanted, Ordering::Relaxed);
-            is_wanted
-        });
-        drop(works);
-        // Their space is free, as nothing of it was touched.
-        unbegun.iter().for_each(|work| work.ticket.settle());
-    }
-
-    fn has(&self, place: &NewPlace) -> bool {
-        self.lock().all.contains_key(place)
-    }
-
-    fn begin(&self, work: Work) {
-        let (place, work) = (work.wanted.place, Arc::new(work));
-        let mut works = self.lock();
-        works.all.insert(place, Arc::clone(&work));
-        works.waiting.push_back(work);
-        self.has_work.notify_one();
-    }
-
-    /// Waits for the next place to zero. `None` when the node ends.
-    pub(super) fn next(&self) -> Option<Arc<Work>> {
-        let nothing = |works: &mut Works| !works.is_ending && works.waiting.is_empty();
-        let works = self.has_work.wait_while(self.lock(), nothing);
-        let mut works = works.unwrap_or_else(PoisonError::into_inner);
-        if works.is_ending { None } else { works.waiting.pop_front() }
+    /// Waits for the next place on this device. `None` when the node ends.
+    fn next(&self, device: DeviceId) -> Option<Work> {
+        let waits = |places: &mut Places<NewPlace, Work>| places.waits(device);
+        let places = self.has_work.wait_while(self.lock(), waits);
+        places.unwrap_or_else(PoisonError::into_inner).poll_work(device)
     }
 
     /// The bytes of a place that this node has zeroed.
     pub(super) fn done(&self, place: &NewPlace) -> ByteLen {
-        let done = self.lock().all.get(place).map(|work| work.done.load(Ordering::Relaxed));
-        ByteLen(done.unwrap_or_default())
+        self.lock().done(place)
     }
 
-    /// The node ends.
-    pub(super) fn end(&self) {
-        let mut works = self.lock();
-        works.is_ending = true;
-        works.all.values().for_each(|work| work.is_over.store(true, Ordering::Relaxed));
+    /// The node ends. Returns the threads.
+    pub(super) fn end(&self) -> Crew {
+        self.lock().handle_stop();
         self.has_work.notify_all();
+        std::mem::take(&mut *self.crew.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Works> {
+    fn lock(&self) -> MutexGuard<'_, Places<NewPlace, Work>> {
         // No code panics while the lock is held.
-        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Starts the threads of a slice.
+pub(super) fn start(node: &Arc<Node>, device: DeviceId) -> io::Result<()> {
+    let mut crew = node.zeroing.crew.lock().unwrap_or_else(PoisonError::into_inner);
+    for number in 0..ZEROING_THREADS {
+        let node = Arc::clone(node);
+        let work = move || {
+            while let Some(work) = node.zeroing.next(device) {
+                run(&node, &work);
+            }
+        };
+        crew.start(format!("zero-{}-{number}", device.0), work)?;
+    }
+    Ok(())
 }
 
 /// Begins to zero the places that jobs wait for, except where something may still be under way.
 pub(super) fn begin(node: &Node) {
     let wanted = node.shared().tables.to_zero.clone();
-    node.zeroing.keep(&wanted.iter().map(|it| it.place).collect());
+    let kept = wanted.iter().map(|it| it.place).collect();
+    let unbegun = node.zeroing.lock().handle_wanted(&kept);
+    // Their space is free, as nothing of it was touched.
+    unbegun.iter().for_each(|work| work.ticket.settle());
     for wanted in wanted {
         let NewPlace { slice, start, .. } = wanted.place;
-        if node.zeroing.has(&wanted.place) {
+        if node.zeroing.lock().has(&wanted.place) {
             continue;
         }
         let extent = {
@@ -122,18 +103,16 @@ pub(super) fn begin(node: &Node) {
         let Some(extent) = extent else { continue };
         let ticket = Ticket::waiting(1);
         node.await_older(Withdrawn::zeroed(extent, ticket.clone()));
-        let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        node.zeroing.begin(Work { wanted, extent, done, is_over, ticket });
+        let work = Work { wanted, extent, ticket };
+        node.zeroing.lock().handle_work((wanted.place, extent.device), work);
+        node.zeroing.has_work.notify_all();
     }
 }
 
 /// Zeroes a place, durably, and tells the job.
-pub(super) fn run(node: &Node, work: &Work) {
-    let Work { wanted, extent, done, is_over, ticket } = work;
-    let mut goes_on = |len: ByteLen| {
-        done.fetch_add(len.0, Ordering::Relaxed);
-        !is_over.load(Ordering::Relaxed)
-    };
+fn run(node: &Node, work: &Work) {
+    let Work { wanted, extent, ticket } = work;
+    let mut goes_on = |len: ByteLen| node.zeroing.lock().handle_progress(&wanted.place, len);
     let zeroed = match goes_on(ByteLen(0)) {
         true => zero(&node.devices(), &[*extent], wanted.provisioning, &mut goes_on),
         false => Ok(false),

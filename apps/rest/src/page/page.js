@@ -304,7 +304,8 @@ function showDevices() {
 function showJobs() {
   const isOver = (it) => ["done", "failed", "cancelled"].includes(it.state);
   const progress = (it) => isOver(it) ? (it.error ? it.error.message : "")
-    : [element("progress", null, { max: it.total_bytes || 1, value: it.done_bytes }), ` ${bytes(it.done_bytes)} of ${bytes(it.total_bytes)}`];
+    : [element("progress", null, { max: it.total_bytes || 1, value: it.done_bytes }), ` ${bytes(it.done_bytes)} of ${bytes(it.total_bytes)}${waits(it.waits_for || [])}`];
+  const waits = (nodes) => nodes.length ? `, waits for ${nodes.map((it) => `${it.node} (${it.reason})`).join(", ")}` : "";
   fill($("jobs"), [
     ["Job", (it) => String(it.id), true],
     ["Change", (it) => it.kind],

@@ -13,6 +13,8 @@ from typing import Literal
 __all__ = [
     "Activity",
     "ApiError",
+    "AwaitedNode",
+    "AwaitedReason",
     "BackingInfo",
     "BackingState",
     "ChapInfo",
@@ -69,9 +71,13 @@ __all__ = [
     "VolumeInfo",
     "VolumeIo",
     "VolumeLayout",
+    "VolumeState",
     "VolumesOfHost",
     "WithdrawalInfo",
 ]
+
+AwaitedReason = Literal["zeroing", "slice-closed", "down"]
+"""Why a job waits for a node."""
 
 BackingState = Literal["enough", "overcommitted", "full"]
 """Whether the file system has room for the devices that are files in it."""
@@ -79,7 +85,7 @@ BackingState = Literal["enough", "overcommitted", "full"]
 EventLevel = Literal["info", "warning", "error"]
 """The level of an event."""
 
-JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
+JobState = Literal["waiting", "running", "undoing", "done", "failed", "cancelled"]
 """The state of a job."""
 
 Level = Literal["ok", "warning", "problem"]
@@ -87,6 +93,9 @@ Level = Literal["ok", "warning", "problem"]
 
 TokenScope = Literal["read", "operate", "admin"]
 """The calls that a token permits. Each scope includes the ones before it."""
+
+VolumeState = Literal["making", "removing"]
+"""The state of a volume of a cluster that hosts do not see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +129,17 @@ class ApiError:
 
     subject: Subject | None = None
     """The affected resource, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AwaitedNode:
+    """A node that a job of a cluster waits for."""
+
+    node: str
+    """Its name."""
+
+    reason: AwaitedReason
+    """The reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -782,6 +802,9 @@ class JobInfo:
     volume: str
     """The volume that it changes."""
 
+    waits_for: list[AwaitedNode] = field(default_factory=list)
+    """The nodes that a job of a cluster waits for. Absent if there are none."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedHost:
@@ -1359,6 +1382,9 @@ class VolumeInfo:
     provisioning: str = ""
     """`thin` if deallocated blocks are released where the device supports that, otherwise
     `thick`."""
+
+    state: VolumeState | None = None
+    """Why hosts do not see it. Absent if it exists completely."""
 
     uuid: str
     """Its UUID."""

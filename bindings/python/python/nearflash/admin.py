@@ -315,7 +315,7 @@ class Admin(RightsCalls):
         while True:
             if progress is not None:
                 progress(job)
-            if job.state not in ("waiting", "running"):
+            if job.state not in ("waiting", "running", "undoing"):
                 return _succeeded(job)
             left = WAIT_MAX if end is None else end - time.monotonic()
             if left <= 0:

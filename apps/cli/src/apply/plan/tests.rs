@@ -46,6 +46,17 @@ fn node(volumes: Vec<Volume>) -> Running {
     Running { volumes, devices: DEVICES.iter().map(device).collect(), ..Running::default() }
 }
 
+#[test]
+fn a_volume_that_a_job_of_an_earlier_command_makes_is_not_what_is_declared_yet() {
+    let declared = Declared { volumes: vec![unplaced("data", 1 << 30)], ..Declared::default() };
+    let jobs = vec![("data".to_owned(), 4), ("other".to_owned(), 6)];
+    let running = Running { jobs, ..node(vec![shared("data", 1 << 30)]) };
+    let plan = Plan::of(&declared, &running, Permission::default());
+    assert_eq!((plan.jobs.as_slice(), plan.is_empty()), (&[("data".to_owned(), 4)][..], false));
+    let text = super::super::text::plan(&plan);
+    assert!(text.starts_with("volume 'data': job 4 is under way, and is waited for"), "{text}");
+}
+
 fn declared(volumes: &[&str]) -> Declared {
     Declared { volumes: volumes.iter().map(|text| asked(text)).collect(), ..Declared::default() }
 }

@@ -10,6 +10,8 @@ use super::super::state::Layout;
 use super::{Declared, Fixed, Permission, Plan, Running, Step, Volume};
 
 pub(super) fn volumes(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    let is_declared = |name: &String| declared.volumes.iter().any(|it| it.name == *name);
+    plan.jobs = running.jobs.iter().filter(|(name, _)| is_declared(name)).cloned().collect();
     for asked in &declared.volumes {
         let name = &asked.name;
         if running.foreign.contains(name) {
@@ -21,10 +23,9 @@ pub(super) fn volumes(declared: &Declared, running: &Running, may: Permission, p
             create_volume(asked, (declared, running), plan);
         }
     }
-    let is_declared = |volume: &Volume| declared.volumes.iter().any(|it| it.name == volume.name);
     if may.prune {
         let own = running.volumes.iter().filter(|volume| volume.layout.is_none());
-        let rest = own.filter(|volume| !is_declared(volume));
+        let rest = own.filter(|volume| !is_declared(&volume.name));
         plan.steps.extend(rest.cloned().map(Step::VolumeRemove));
     }
 }

@@ -12,20 +12,17 @@ use crate::node::Node;
 
 const JOBS: Family = Family::plain(
     "nearflash_jobs",
-    "Jobs by state: those that have not ended, and the last ones that have",
+    "Jobs by state: those that have not ended, and the last ones that have. One node of a cluster counts a job of the cluster",
 );
 const DONE: Family =
     Family::bytes("nearflash_job_done", "Bytes that a job that has not ended has processed");
 const TOTAL: Family =
     Family::bytes("nearflash_job_size", "Bytes that a job that has not ended has to process");
 
-const STATES: [JobState; 5] =
-    [JobState::Waiting, JobState::Running, JobState::Done, JobState::Failed, JobState::Cancelled];
-
 /// A snapshot of all jobs.
 #[derive(Debug)]
 pub(super) struct JobMetrics {
-    by_state: [(Label, u64); STATES.len()],
+    by_state: [(Label, u64); JobState::ALL.len()],
     under_way: Vec<OneJob>,
 }
 
@@ -40,13 +37,13 @@ struct OneJob {
 
 impl Node {
     pub(super) fn job_metrics(&self) -> JobMetrics {
-        JobMetrics::of(&self.job_list())
+        JobMetrics::of(&self.carried_jobs())
     }
 }
 
 impl JobMetrics {
     pub(super) fn of(jobs: &[JobInfo]) -> Self {
-        let by_state = STATES.map(|state| {
+        let by_state = JobState::ALL.map(|state| {
             let count = jobs.iter().filter(|job| job.state == state).count();
             (Label::plain(state.as_str()), u64::try_from(count).unwrap_or(u64::MAX))
         });

@@ -169,6 +169,7 @@ fn jobs_are_counted_by_state_and_those_under_way_show_their_progress() {
         kind: "volume-create".to_owned(),
         volume: "data".to_owned(),
         state,
+        waits_for: Vec::new(),
         done_bytes: 5,
         total_bytes: 9,
         started_at: 0,
@@ -178,8 +179,14 @@ fn jobs_are_counted_by_state_and_those_under_way_show_their_progress() {
     let jobs = [job(1, JobState::Done), job(2, JobState::Failed), job(3, JobState::Running)];
     let series = parse(&text([Box::new(JobMetrics::of(&jobs))]));
     let states = values(&series, "nearflash_jobs", &["state"]);
-    let expected =
-        [("waiting", 0.0), ("running", 1.0), ("done", 1.0), ("failed", 1.0), ("cancelled", 0.0)];
+    let expected = [
+        ("waiting", 0.0),
+        ("running", 1.0),
+        ("undoing", 0.0),
+        ("done", 1.0),
+        ("failed", 1.0),
+        ("cancelled", 0.0),
+    ];
     assert_eq!(states, expected.map(|(state, count)| (vec![state.to_owned()], count)).into());
     assert_eq!(one(&series, "nearflash_job_done_bytes"), 5.0);
     assert_eq!(one(&series, "nearflash_job_size_bytes"), 9.0);
