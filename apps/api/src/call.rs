@@ -19,7 +19,9 @@ use crate::host::{
     HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist, KeyedHosts,
     OneKeyedHost, OneVolumeList,
 };
-use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
+use crate::job::{
+    JobCancel, JobList, JobShow, JobWait, Jobs, NodeDrain, NodeUndrain, OneJob, OneNode, VolumeMove,
+};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::socket::REQUEST_LEN_MAX;
@@ -69,6 +71,9 @@ pub enum Request {
     VolumeList(VolumeList),
     VolumeResize(VolumeResize),
     VolumeRemove(VolumeRemove),
+    VolumeMove(VolumeMove),
+    NodeDrain(NodeDrain),
+    NodeUndrain(NodeUndrain),
     CredentialCreate(CredentialCreate),
     CredentialList(CredentialList),
     CredentialRemove(CredentialRemove),
@@ -179,6 +184,9 @@ calls! {
     "volume-list": VolumeList => Volumes,
     "volume-resize": VolumeResize => OneVolume,
     "volume-remove": VolumeRemove => OneVolume,
+    "volume-move": VolumeMove => OneJob,
+    "node-drain": NodeDrain => OneJob,
+    "node-undrain": NodeUndrain => OneNode,
     "credential-create": CredentialCreate => NewCredential,
     "credential-list": CredentialList => Credentials,
     "credential-remove": CredentialRemove => OneCredential,

@@ -12,7 +12,7 @@ pub struct JobInfo {
     pub id: u64,
     /// The call that started it, for example `volume-create`.
     pub kind: String,
-    /// The volume that it changes.
+    /// The volume that it changes, or the node that it drains.
     pub volume: String,
     /// Its state.
     pub state: JobState,
@@ -135,6 +135,42 @@ pub struct JobWait {
     pub id: u64,
     /// Maximum time in seconds; the node limits it further.
     pub seconds: u64,
+}
+
+/// Moves the replicas of a volume from one node of the cluster to others. A job does this.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeMove {
+    /// The volume.
+    pub name: String,
+    /// The node that its replicas leave.
+    pub node: String,
+    /// The node that gets them; by default each gets a place on any node with room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// Moves all replicas from a node of the cluster to others, and places none there any more. A job does this.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeDrain {
+    /// The node.
+    pub node: String,
+}
+
+/// Places replicas on a node again that was drained.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeUndrain {
+    /// The node.
+    pub node: String,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct OneNode {
+    /// Its name.
+    pub node: String,
 }
 
 /// A job in its current state.

@@ -55,7 +55,7 @@ pub use host::{
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{
     AwaitedNode, AwaitedReason, JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs,
-    OneJob,
+    NodeDrain, NodeUndrain, OneJob, OneNode, VolumeMove,
 };
 pub use metrics::{Metrics, MetricsShow};
 pub use refusal::{RefusalReason, RefusedLogins};

@@ -29,6 +29,9 @@ pub fn rule(request: &Request) -> (TokenScope, String) {
         Request::VolumeCreate(call) => (Operate, call.name.clone()),
         Request::VolumeResize(call) if !call.shrink => (Operate, call.name.clone()),
         Request::JobCancel(call) => (Operate, call.id.to_string()),
+        Request::VolumeMove(call) => (Operate, call.name.clone()),
+        Request::NodeDrain(call) => (Operate, call.node.clone()),
+        Request::NodeUndrain(call) => (Operate, call.node.clone()),
 
         // These lose data, or let others lose it: a reservation keeps hosts from each other's blocks, and a
         // suspect device has lost writes.

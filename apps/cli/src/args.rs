@@ -9,7 +9,6 @@ use nearflash_bench::BenchArgs;
 use nearflash_cluster_store::{EtcdUrl, Listen};
 use nearflash_config::ServeArgs;
 use nearflash_space::Name;
-use nearflash_units::{ByteLen, parse_size};
 
 use crate::apply::ApplyArgs;
 use crate::calendar::{Lifetime, parse_lifetime};
@@ -20,8 +19,8 @@ use crate::help::{HELP, NOTES};
 use crate::interpose::RunArgs;
 use crate::leaver::Leaver;
 use crate::mount::MountArgs;
-use crate::new_volume::{NewVolumeArgs, VOLUME_HELP};
 use crate::trace::TraceArgs;
+use crate::volume_args::VolumeSubcommand;
 
 /// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
 #[derive(Debug, clap::Parser)]
@@ -297,63 +296,6 @@ pub(crate) struct OfNode<S: clap::Subcommand> {
     pub(crate) node: NodeArgs,
     #[command(subcommand)]
     pub(crate) subcommand: S,
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum VolumeSubcommand {
-    /// Create a volume; connected hosts see it at once
-    #[command(alias = "add")]
-    Create {
-        /// The volume to create.
-        #[arg(help = VOLUME_HELP)]
-        volume: String,
-        #[command(flatten)]
-        given: NewVolumeArgs,
-        /// Return at once if a job has to prepare the volume ('nearflash job wait' waits for it)
-        #[arg(long)]
-        no_wait: bool,
-    },
-    /// List all volumes
-    #[command(visible_alias = "ls")]
-    List,
-    /// Show a volume, and where it lies in the cluster
-    Show {
-        /// The volume
-        name: String,
-    },
-    /// Grow a volume, or shrink it with --shrink; connected hosts see it at once
-    Resize {
-        /// The volume
-        name: String,
-        /// Its new size, for example 512MiB or 8GiB
-        #[arg(value_parser = parse_size)]
-        size: ByteLen,
-        /// Allow the volume to shrink: the data past the new end is lost
-        #[arg(long)]
-        shrink: bool,
-        /// With --shrink, shrink the volume even while hosts, initiators or clients use it, or if it holds a
-        /// file system
-        #[arg(long, requires = "shrink")]
-        force: bool,
-        /// Do not ask on a terminal before a shrink
-        #[arg(long)]
-        yes: bool,
-        /// Return at once if a job has to prepare the new part ('nearflash job wait' waits for it)
-        #[arg(long)]
-        no_wait: bool,
-    },
-    /// Remove a volume and its data
-    #[command(visible_alias = "rm", alias = "delete")]
-    Remove {
-        /// The volume
-        name: String,
-        /// Remove the volume even while hosts, initiators or clients use it
-        #[arg(long)]
-        force: bool,
-        /// Do not ask on a terminal
-        #[arg(long)]
-        yes: bool,
-    },
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -756,6 +698,21 @@ pub(crate) enum ClusterSubcommand {
         /// Do not ask on a terminal
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Move all replicas from a node to others, while hosts use them, and place none there any more. The node that
+    /// carries this out runs on this machine
+    Drain {
+        /// The node to drain
+        #[arg(value_name = "NODE")]
+        subject: String,
+        /// Place replicas on the node again, after it was drained
+        #[arg(long, conflicts_with = "no_wait")]
+        undo: bool,
+        /// Return at once ('nearflash job wait' waits for the job)
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         node: NodeArgs,
     },

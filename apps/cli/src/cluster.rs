@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
 use crate::args::ClusterSubcommand;
 use crate::calendar::show_moment;
 use crate::confirm::confirm;
-use crate::control::data_dir;
+use crate::control::{data_dir, run_drain};
 use crate::failure::Failure;
 use crate::leaver::Leaver;
 use crate::output::{print, show};
@@ -69,6 +69,9 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             let done = remove_machine(&data_dir, address, &mut say)?;
             print(&show(&done, node.json, removed_machine))?;
             Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Drain { subject, undo, no_wait, node } => {
+            run_drain(&node, subject, undo, no_wait)
         }
         ClusterSubcommand::Repair(node) => {
             let done = repair(&data_dir(&node)?, &mut say)?;

@@ -11,9 +11,10 @@ use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
     CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd, GrantList, GrantRevoke,
     GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist,
-    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneAccount,
-    OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
-    TokenCreate, TokenList, TokenRemove, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
+    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, NodeDrain, NodeUndrain,
+    OneAccount, OneCredential, OneJob, OneNode, OneToken, OneVolume, ReservationClear,
+    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeList, VolumeMove,
+    VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_units::ByteLen;
 
@@ -21,7 +22,7 @@ use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NoKeyLeft};
 use crate::args::{
     ChapSubcommand, CredentialSubcommand, DeviceSubcommand, DhchapArgs, GrantSubcommand,
     HostSubcommand, JobArgs, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
-    TokenSubcommand, VolumeRight, VolumeSubcommand,
+    TokenSubcommand, VolumeRight,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -30,6 +31,7 @@ use crate::new_volume::new_volume;
 use crate::output::{self, print, show};
 use crate::seal_url::Minted;
 use crate::secret::{SecretFile, read_secret};
+use crate::volume_args::VolumeSubcommand;
 use crate::{job, seal_url, tables};
 
 type Done = Result<ExitCode, Failure>;
@@ -64,12 +66,34 @@ pub(crate) fn run_volume(node: &NodeArgs, subcommand: VolumeSubcommand) -> Done 
             let call = VolumeResize { name: name.clone(), bytes: size.0, shrink, force };
             change((node, &name), call, no_wait, ("resized", Some(size)))
         }
+        VolumeSubcommand::Move { name, from, to, no_wait } => {
+            run_move(node, VolumeMove { name, node: from, to }, no_wait)
+        }
         VolumeSubcommand::Remove { name, force, yes } => {
             confirm(yes, || Ok(format!("Remove {}, and its data?", described(node, &name)?)))?;
             let call = VolumeRemove { name: name.clone(), force };
             change((node, &name), call, false, ("removed", None))
         }
     }
+}
+
+/// Begins a job that moves replicas, and waits for it.
+fn run_move(node: &NodeArgs, call: impl Call<Answer = OneJob> + Send, no_wait: bool) -> Done {
+    let mut answer = answer(node, call)?;
+    if !no_wait {
+        answer.job = wait(node, answer.job.id)?;
+    }
+    print(&show(&answer, node.json, |answer| output::job(&answer.job)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Drains a node, or places replicas on it again.
+pub(crate) fn run_drain(node: &NodeArgs, subject: String, undo: bool, no_wait: bool) -> Done {
+    if undo {
+        let text = |it: &OneNode| format!("node '{}' gets replicas again\n", it.node);
+        return control(node, NodeUndrain { node: subject }, text);
+    }
+    run_move(node, NodeDrain { node: subject }, no_wait)
 }
 
 /// A volume with its size, for a question about it.

@@ -30,6 +30,7 @@ mod tables;
 mod top;
 mod trace;
 mod usage;
+mod volume_args;
 mod waiting;
 
 use std::process::ExitCode;

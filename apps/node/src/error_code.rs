@@ -78,7 +78,8 @@ fn of_refusal(refusal: &Refusal) -> Coded {
         R::IscsiNameTaken { volume, .. } => of_name(ErrorCode::VolumeExists, volume),
         R::VolumeNameTaken(name) => of_name(ErrorCode::VolumeExists, name),
         R::NotReady(name) => of_name(ErrorCode::Busy, name),
-        R::Full { .. } => (ErrorCode::NoSpace, None),
+        R::Full { .. } | R::NoPlaceToMove { .. } => (ErrorCode::NoSpace, None),
+        R::NoVolumeNamed(name) => (ErrorCode::VolumeNotFound, Some(Subject::new("volume", name))),
         // Changes of the records of a cluster.
         _ => (ErrorCode::ClusterRefused, None),
     }

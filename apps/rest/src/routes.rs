@@ -7,9 +7,9 @@ use nearflash_api::{
     Accounts, Activity, ChapAdd, CredentialCreate, Credentials, Devices, Events, GrantAdd,
     GrantSeal, Grants, HostAdd, HostAllow, HostDeny, HostRotate, Jobs, KeyedHosts, NewCredential,
     NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost,
-    OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status, TRACE_REQUESTS_MAX,
-    TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail, VolumeResize,
-    Volumes,
+    OneNode, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
+    TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail,
+    VolumeMove, VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -130,10 +130,11 @@ const RECORDS: Kind = up_to(TRACE_REQUESTS_MAX as u64);
 
 const NAME: Field = ("name", Kind::Text, "The name.");
 const HOST: Field = ("host", Kind::Text, "The host's NQN, or the initiator's iSCSI name.");
+const NODE: Field = ("node", Kind::Text, "The node of the cluster.");
 const JOB: Field = ("id", NUMBER, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 37] = [
+pub(crate) static ROUTES: [Route; 40] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -171,6 +172,28 @@ pub(crate) static ROUTES: [Route; 37] = [
     delete("/v1/volumes/{name}", "volume-remove", "Removes a volume", described::<OneVolume>)
         .field(NAME)
         .query(&[("force", Kind::Flag, "Remove it even while it is in use.")]),
+    post(
+        "/v1/volumes/{name}/move",
+        "volume-move",
+        "Moves the replicas of a volume from one node of the cluster to others",
+        described::<OneJob>,
+    )
+    .field(NAME)
+    .body(&[described::<VolumeMove>]),
+    post(
+        "/v1/nodes/{node}/drain",
+        "node-drain",
+        "Moves all replicas from a node of the cluster to others",
+        described::<OneJob>,
+    )
+    .field(NODE),
+    delete(
+        "/v1/nodes/{node}/drain",
+        "node-undrain",
+        "Places replicas on a node again that was drained",
+        described::<OneNode>,
+    )
+    .field(NODE),
     get("/v1/devices", "device-list", "All devices", described::<Devices>),
     post(
         "/v1/devices/{name}/clear",

@@ -136,6 +136,8 @@ pub struct MirrorLayout {
     pub provisioning: Provisioning,
     /// The places of its replicas, in the order of their ordinals.
     pub replicas: Vec<ReplicaPlace>,
+    /// The ordinal of the one that is to give its place in sync to the last one.
+    pub leaving: Option<u32>,
     /// Its membership.
     pub record: MirrorRecord,
     /// The revision of the mirror's key at which the store had this record. A transaction that
@@ -396,7 +398,8 @@ fn only_place(view: &MirrorView<'_>) -> Result<MirrorPlace, Inconsistent> {
     Ok(MirrorPlace { mirror: view.key, slice: replica.slice, start: replica.start })
 }
 
-/// A mirror of two replicas, which are on slices of different nodes, or of the one that is left.
+/// A mirror of two replicas, which are on slices of different nodes, of the one that is left, or of three while one
+/// moves.
 fn mirror_layout(
     view: &MirrorView<'_>,
     volume: &VolumeRecord,
@@ -411,16 +414,19 @@ fn mirror_layout(
         .map(|it| ReplicaPlace { ordinal: it.ordinal, slice: it.slice, start: it.start })
         .collect();
     replicas.sort_unstable_by_key(|it| it.ordinal);
-    match replicas[..] {
-        [one, other] if one.ordinal == other.ordinal => {
-            return fault("has two replicas of one ordinal");
-        }
-        [one, other] if slices[&one.slice].node == slices[&other.slice].node => {
-            return fault("has both replicas on one node");
-        }
-        [_] | [_, _] => view.check_in_sync()?,
-        _ => return fault("has more replicas than its volume wants"),
+    let leaving = view.replicas.moving.map(|it| it.leaves);
+    let most = if leaving.is_some() { 3 } else { 2 };
+    if replicas.len() > most {
+        return fault("has more replicas than its volume wants");
     }
+    if replicas.windows(2).any(|pair| pair[0].ordinal == pair[1].ordinal) {
+        return fault("has two replicas of one ordinal");
+    }
+    let nodes: BTreeSet<Uuid> = replicas.iter().map(|it| slices[&it.slice].node).collect();
+    if nodes.len() < replicas.len() {
+        return fault("has two replicas on one node");
+    }
+    view.check_in_sync()?;
     Ok(MirrorLayout {
         key: view.key,
         len: view.mirror.len,
@@ -428,6 +434,7 @@ fn mirror_layout(
         block_size: volume.block_size,
         provisioning: volume.provisioning,
         replicas,
+        leaving,
         record: view.mirror.clone(),
         revision: view.revision.0,
         places_revision: view.places_revision.0,

@@ -14,6 +14,7 @@
 mod accept;
 mod job;
 mod level;
+mod moves;
 mod node;
 mod place;
 mod replace;
@@ -24,6 +25,7 @@ mod waiting;
 
 pub use accept::accept_restored;
 pub use job::{CLUSTER_JOBS_MAX, ENDED_CLUSTER_JOBS_MAX};
+pub use moves::{AskedMove, MOVES_MAX, job_of_move};
 pub use replace::lost_by_removal;
 pub use waiting::{Awaited, waits_for};
 
@@ -32,8 +34,8 @@ use std::net::SocketAddr;
 
 use nearflash_records::key::Key;
 use nearflash_records::record::{
-    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, JOBS_LEVEL, OwnerRecord, Placement, Record,
-    Schema, Worker,
+    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, JOBS_LEVEL, MovesRecord, OwnerRecord,
+    Placement, Record, Schema, Worker,
 };
 use nearflash_records::state::{ClusterState, NewPlace};
 use nearflash_records::store::{Compare, Put, Txn};
@@ -72,6 +74,27 @@ pub enum Change {
         volume: Uuid,
         /// The process that begins the job.
         begin: Begin,
+    },
+    /// Makes the job that moves the replicas of a volume from a node.
+    MoveVolume {
+        /// The volume.
+        volume: Uuid,
+        /// The node that they leave, and the one that gets them.
+        moves: MovesRecord,
+        /// The process that begins the job.
+        begin: Begin,
+    },
+    /// Takes a node out of placement, and makes the job that moves all replicas from it.
+    DrainNode {
+        /// The node.
+        node: Uuid,
+        /// The process that begins the job.
+        begin: Begin,
+    },
+    /// Places replicas on a node again that was drained.
+    UndrainNode {
+        /// The node.
+        node: Uuid,
     },
     /// Carries a job on, as far as it goes at present.
     CarryOn {
@@ -228,6 +251,11 @@ impl Change {
                 volume::grow(state, *volume, *blocks, *begin)
             }
             Self::RemoveVolume { volume, begin } => volume::remove(state, *volume, *begin),
+            Self::MoveVolume { volume, moves, begin } => {
+                moves::move_volume(state, *volume, *moves, *begin)
+            }
+            Self::DrainNode { node, begin } => moves::drain(state, *node, *begin),
+            Self::UndrainNode { node } => moves::undrain(state, *node),
             Self::CarryOn { job, by } => steps::carry_on(state, *job, *by),
             Self::TakeJob { job, from, to } => job::take(state, *job, (*from, *to)),
             Self::CancelJob { job } => job::cancel(state, *job),
@@ -265,11 +293,14 @@ impl<'a> Draft<'a> {
 
     /// A transaction that writes records of jobs.
     fn with_jobs(state: &'a ClusterState) -> Result<Self, Refusal> {
+        Self::of_level(state, JOBS_LEVEL)
+    }
+
+    /// A transaction that writes records which clusters below this level do not have.
+    fn of_level(state: &'a ClusterState, needed: u32) -> Result<Self, Refusal> {
         let draft = Self::new(state)?;
-        match state.cluster() {
-            Some(cluster) if cluster.feature_level < JOBS_LEVEL => {
-                Err(Refusal::LevelTooLow { level: cluster.feature_level, needed: JOBS_LEVEL })
-            }
+        match state.cluster().map(|cluster| cluster.feature_level) {
+            Some(level) if level < needed => Err(Refusal::LevelTooLow { level, needed }),
             _ => Ok(draft),
         }
     }

@@ -174,10 +174,8 @@ impl Asked<'_> {
 
     /// The placement, which has the name of a node where the record has its UUID.
     fn placement_in(&self, state: &ClusterState) -> Result<Placement, Refusal> {
-        let node = |name: &str| {
-            let found = state.nodes().iter().find(|(_, node)| node.name.as_str() == name);
-            found.map(|(uuid, _)| *uuid).ok_or_else(|| Refusal::NoNodeNamed(name.into()))
-        };
+        let node =
+            |name: &str| state.node_named(name).ok_or_else(|| Refusal::NoNodeNamed(name.into()));
         let text = self.placement.unwrap_or("spread");
         match text.split_once(':') {
             None if text == "spread" => Ok(Placement::Spread),

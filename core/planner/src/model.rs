@@ -226,7 +226,8 @@ pub fn check_store(model: &Model) {
         let places = &view.replicas.replicas;
         let nodes: BTreeSet<Uuid> =
             places.iter().map(|it| state.slices()[&it.slice].node).collect();
-        assert!((1..=usize::from(volume.replicas)).contains(&places.len()), "{}", view.key);
+        let most = usize::from(volume.replicas) + usize::from(view.replicas.moving.is_some());
+        assert!((1..=most).contains(&places.len()), "{}", view.key);
         assert_eq!(places.len(), nodes.len(), "{} has two replicas on a node", view.key);
         for replica in places {
             assert!(state.revision(&Key::On(replica.slice, view.key)).0 != 0, "{}", view.key);

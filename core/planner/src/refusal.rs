@@ -252,6 +252,35 @@ pub enum Refusal {
          or give one a further slice"
     )]
     NoPlace(Affected),
+    /// A replica that is to move has no place.
+    #[error(
+        "no other node that is up has room for {mirrors} of node '{node}': start a node with --slice, or give one a \
+         further slice"
+    )]
+    NoPlaceToMove { node: Name, mirrors: Affected },
+    /// Volumes with one replica cannot move.
+    #[error(
+        "{} with one replica on node '{node}', and only volumes with two replicas can move: copy the data to a volume \
+         with --replicas 2, and remove the other",
+        volumes_of(volumes)
+    )]
+    OneReplica { node: Name, volumes: BTreeSet<Name> },
+    /// A node that is drained has nothing of the volume.
+    #[error(
+        "volume '{volume}' has no replica on node '{node}': 'nearflash volume show {volume}' shows where they are"
+    )]
+    NoReplicaOn { volume: Name, node: Name },
+    /// Only volumes of the cluster move.
+    #[error("the cluster has no volume '{0}': 'nearflash volume list' lists the volumes")]
+    NoVolumeNamed(Box<str>),
+    /// A replica cannot move to the node that it leaves.
+    #[error("--to names node '{0}', from which the replicas are to move: name another node")]
+    MoveToItself(Name),
+    /// Other replicas of the volume move.
+    #[error(
+        "job {id} drains node '{node}': it goes on, or cancel it first ('nearflash job cancel {id}')"
+    )]
+    BeingDrained { node: Name, id: u64 },
     /// A slice is registered at another node.
     #[error("slice {slice} belongs to node {node}: a copy must not be used; remove its label")]
     SliceElsewhere { slice: Uuid, node: Uuid },
@@ -414,6 +443,15 @@ fn widths(slices: u32) -> String {
 }
 
 /// Names in quotes, separated by commas.
+/// The volumes, in a sentence that goes on with what they have.
+fn volumes_of(volumes: &BTreeSet<Name>) -> String {
+    let names: Vec<String> = volumes.iter().map(|name| format!("'{name}'")).collect();
+    match &names[..] {
+        [name] => format!("volume {name} is one"),
+        _ => format!("volumes {} are some", names.join(", ")),
+    }
+}
+
 fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }

@@ -9,18 +9,19 @@ mod node;
 mod slice;
 mod volume;
 
-pub use job::{JOB_ERROR_LEN_MAX, JobKind, JobRecord, JobState, Worker};
+pub use job::{JOB_ERROR_LEN_MAX, JobKind, JobRecord, JobState, MovesRecord, Worker};
 pub use node::{
     ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord,
-    JOBS_LEVEL, NodeRecord, RemovedRecord, SeenRecord, UsersRecord, level_of, version_with_level,
+    JOBS_LEVEL, MOVES_LEVEL, NodeRecord, RemovedRecord, SeenRecord, UsersRecord, level_of,
+    version_with_level,
 };
 pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
     TRACT_LEN,
 };
 pub use volume::{
-    InSyncRecord, MirrorRecord, Placement, ReplicaRecord, ReplicasRecord, VolumeRecord,
-    VolumeState, WIDTH_MAX, is_stripe_unit,
+    InSyncRecord, MirrorRecord, MovingRecord, Placement, ReplicaRecord, ReplicasRecord,
+    VolumeRecord, VolumeState, WIDTH_MAX, is_stripe_unit,
 };
 
 use serde::de::DeserializeOwned;

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::key::{Key, Numbered, ParseKeyError};
 use crate::record::{
     AliveRecord, ClusterRecord, HistoryRecord, JobRecord, JobState, LastRecord, MirrorRecord,
-    NodeRecord, OwnerRecord, Record, RecordError, RemovedRecord, ReplicaRecord, ReplicasRecord,
-    RoomRecord, SliceRecord, UsersRecord, VolumeRecord, VolumeState,
+    MovesRecord, NodeRecord, OwnerRecord, Placement, Record, RecordError, RemovedRecord,
+    ReplicaRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord, VolumeState,
 };
 use crate::store::{Found, ModRevision};
 
@@ -301,6 +301,26 @@ impl ClusterState {
         self.volumes.get(&uuid).map(|it| (uuid, it))
     }
 
+    /// The name of a node, or its UUID if it is gone.
+    pub fn name_of_node(&self, node: Uuid) -> String {
+        self.nodes.get(&node).map_or_else(|| node.to_string(), |it| it.name.to_string())
+    }
+
+    /// A placement, with the name of its node.
+    pub fn placement_text(&self, placement: Placement) -> String {
+        match placement {
+            Placement::Spread => "spread".to_owned(),
+            Placement::Local(node) => format!("local:{}", self.name_of_node(node)),
+            Placement::Central(node) => format!("central:{}", self.name_of_node(node)),
+        }
+    }
+
+    /// The node of a name.
+    pub fn node_named(&self, name: &str) -> Option<Uuid> {
+        let found = self.nodes.iter().find(|(_, node)| node.name.as_str() == name);
+        found.map(|(uuid, _)| *uuid)
+    }
+
     /// The nodes that run.
     pub fn alive(&self) -> &BTreeMap<Uuid, AliveRecord> {
         &self.alive
@@ -326,8 +346,18 @@ impl ClusterState {
         self.jobs.iter().rev().find(|(_, job)| job.volume == volume).map(|(id, _)| *id)
     }
 
-    /// The bytes that a job has not zeroed yet. `zeroed` has those of a place that is not noted yet.
+    /// The bytes that a job has zeroed, or moved. `zeroed` has those of a place that is not noted yet.
+    pub fn done_bytes(&self, job: &JobRecord, zeroed: impl Fn(&NewPlace) -> ByteLen) -> u64 {
+        let left = if job.state == JobState::Done { 0 } else { self.bytes_to_zero(job, zeroed).0 };
+        job.total_bytes.saturating_sub(left)
+    }
+
+    /// The bytes that a job has not zeroed, or moved, yet. `zeroed` has those of a place that is not noted yet.
     pub fn bytes_to_zero(&self, job: &JobRecord, zeroed: impl Fn(&NewPlace) -> ByteLen) -> ByteLen {
+        if let Some(moves) = job.moves {
+            let left = self.replicas_of_move(job.volume, moves);
+            return ByteLen(left.map(|(_, len)| len.0).sum());
+        }
         let Some(volume) = self.volumes.get(&job.volume) else { return ByteLen(job.total_bytes) };
         let rows = self.rows(job.volume, volume).unwrap_or_default();
         let held: u64 = rows.iter().flatten().map(|view| view.mirror.len.0).sum();
@@ -340,6 +370,20 @@ impl ClusterState {
             len.0.saturating_sub(zeroed(&place).0)
         });
         ByteLen(missing.saturating_add(left.sum()))
+    }
+
+    /// The mirrors with a replica that such a job moves, and their lengths.
+    pub fn replicas_of_move(
+        &self,
+        volume: Uuid,
+        moves: MovesRecord,
+    ) -> impl Iterator<Item = (MirrorKey, ByteLen)> {
+        let is_meant = move |key: &MirrorKey| volume.is_nil() || key.volume == volume;
+        self.replicas.iter().filter_map(move |(key, (record, _))| {
+            let mut slices = record.replicas.iter().map(|it| it.slice);
+            let is_there = slices.any(|slice| self.node_of(&slice) == Some(moves.from));
+            Some((*key, self.len_of(*key)?)).filter(|_| is_there && is_meant(key))
+        })
     }
 
     /// The highest number that a job of the cluster has; 0 if there was none.

@@ -163,7 +163,7 @@ fn a_cluster_of_the_earlier_level_makes_volumes_after_its_upgrade() {
     let found = etcd.list("/nearflash/");
     let (key, value) = found.iter().find(|(key, _)| key.ends_with("/cluster")).unwrap();
     let value =
-        String::from_utf8_lossy(value).replace("\"feature_level\":2", "\"feature_level\":1");
+        String::from_utf8_lossy(value).replace("\"feature_level\":4", "\"feature_level\":1");
     assert!(value.contains("\"feature_level\":1"), "{value}");
     etcd.put(key, value).unwrap();
     let node = serve(&machines, 0);
@@ -177,7 +177,7 @@ fn a_cluster_of_the_earlier_level_makes_volumes_after_its_upgrade() {
         .find(|(key, _)| key.contains("/node/") && !key.contains("/name/"))
         .unwrap()
         .clone();
-    let earlier = String::from_utf8_lossy(&record).replace("+level.2", "");
+    let earlier = String::from_utf8_lossy(&record).replace("+level.4", "");
     etcd.put(&key, earlier).unwrap();
     let refused = machines[0].run(&["upgrade"]);
     assert!(text(&refused).contains("node 'n0' runs nearflash"), "{}", text(&refused));

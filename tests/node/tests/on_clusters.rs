@@ -9,6 +9,7 @@ mod cluster_jobs;
 mod etcd_away;
 mod external_etcd;
 mod mirrored;
+mod moves;
 mod one_create;
 mod restored;
 mod shared;

@@ -11,12 +11,12 @@ use nearflash_api::{
     ApiError, AwaitedNode, AwaitedReason, ErrorCode, JobInfo, MirrorInfo, OneVolume, ReplicaInfo,
     Subject, VolumeDetail, VolumeInfo, VolumeLayout,
 };
-use nearflash_planner::{Awaited, Change, Lost, Refusal, VolumeSpec, waits_for, whole_blocks};
+use nearflash_planner::{
+    AskedMove, Awaited, Change, Lost, Refusal, VolumeSpec, job_of_move, waits_for, whole_blocks,
+};
 use nearflash_publish::iscsi_names;
 use nearflash_records::ClusterState;
-use nearflash_records::record::{
-    JobRecord, JobState, NodeRecord, Placement, VolumeRecord, VolumeState,
-};
+use nearflash_records::record::{JobRecord, JobState, ReplicaRecord, VolumeRecord, VolumeState};
 use nearflash_records::state::MirrorView;
 use nearflash_space::{Home, Name, Space, VolumeError};
 use nearflash_units::{Blocks, ByteLen};
@@ -232,6 +232,15 @@ impl Node {
         self.cluster_job(id)
     }
 
+    /// Changes the places of replicas. Returns the number of the job that does.
+    pub(super) fn change_places(&self, asked: AskedMove<'_>) -> Result<u64, NodeError> {
+        condition::check_absent()?;
+        let follower = self.cluster()?;
+        let change = asked.change(&follower.state(), follower.begin())?;
+        follower.change(change.clone(), CHANGE_MAX)?;
+        Ok(job_of_move(&follower.state(), &change).unwrap_or_default())
+    }
+
     /// Has a job of the cluster undone.
     pub(super) fn cancel_cluster_job(&self, id: u64) -> Result<(), NodeError> {
         Ok(self.cluster()?.change(Change::CancelJob { job: id }, CHANGE_MAX)?)
@@ -245,23 +254,18 @@ impl Node {
             JobState::Failed => nearflash_api::JobState::Failed,
             JobState::Cancelled => nearflash_api::JobState::Cancelled,
         };
+        let of = if job.volume.is_nil() { "node" } else { "volume" };
         let error = job.error.as_ref().map(|error| ApiError {
-            subject: Some(Subject::new("volume", &job.name)),
+            subject: Some(Subject::new(of, &job.name)),
             ..ApiError::new(ErrorCode::ClusterRefused, error.clone())
         });
-        let done = match job.state {
-            JobState::Done => job.total_bytes,
-            _ => job
-                .total_bytes
-                .saturating_sub(state.bytes_to_zero(job, |place| self.zeroing.done(place)).0),
-        };
         JobInfo {
             id,
             kind: job.kind.call().to_owned(),
             volume: job.name.to_string(),
             state: shown,
             waits_for: waits_for(state, id).into_iter().map(awaited).collect(),
-            done_bytes: done,
+            done_bytes: state.done_bytes(job, |place| self.zeroing.done(place)),
             total_bytes: job.total_bytes,
             started_at: job.began,
             ended_at: job.ended,
@@ -286,29 +290,19 @@ impl Node {
         let served = |(info, _)| VolumeInfo { job: record.job, ..info };
         let info = volume.map_or_else(|| unserved_info(uuid, record), served);
         let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
-        let space = |rows: &[Vec<MirrorView<'_>>]| -> u64 {
-            let lens = rows.iter().flatten().map(|view| view.mirror.len.0);
-            lens.sum::<u64>() * u64::from(record.replicas)
-        };
-        let space_bytes = space(&rows);
+        let lens = rows.iter().flatten().map(|view| view.mirror.len.0);
+        let space_bytes = lens.sum::<u64>() * u64::from(record.replicas);
         let job = record.job.and_then(|job| state.jobs().get(&job));
         let left =
             job.map_or(0, |job| state.bytes_to_zero(job, |place| self.zeroing.done(place)).0);
         let zeroed_bytes = space_bytes.saturating_sub(left);
-        let rows = (0..).zip(rows);
-        let mirrors = rows.flat_map(|(row, views)| {
-            views.into_iter().map(|view| mirror_info(&state, row, &view)).collect::<Vec<_>>()
-        });
-        let placement = match record.placement {
-            Placement::Spread => "spread".to_owned(),
-            Placement::Local(node) => format!("local:{}", node_name(&state, node)),
-            Placement::Central(node) => format!("central:{}", node_name(&state, node)),
-        };
+        let row_of = |view: &MirrorView<'_>| view.key.number / record.width.max(1);
+        let mirrors = rows.iter().flatten().map(|view| mirror_info(&state, row_of(view), view));
         let layout = VolumeLayout {
             replicas: record.replicas,
             stripe_unit: record.stripe_unit.0,
             width: record.width,
-            placement,
+            placement: state.placement_text(record.placement),
             space_bytes,
             zeroed_bytes,
             mirrors: mirrors.collect(),
@@ -348,19 +342,14 @@ fn awaited((node, awaited): (Name, Awaited)) -> AwaitedNode {
 }
 
 fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorInfo {
-    let replica = |(ordinal, slice, node): (u32, Uuid, Option<&NodeRecord>)| {
-        let slice = state.slices().get(&slice);
+    let replica = |replica: &ReplicaRecord| {
+        let slice = state.slices().get(&replica.slice);
         ReplicaInfo {
-            node: node.map(|node| node.name.to_string()).unwrap_or_default(),
+            node: slice.map(|slice| state.name_of_node(slice.node)).unwrap_or_default(),
             slice: slice.map(|slice| slice.name.to_string()).unwrap_or_default(),
-            start: view
-                .replicas
-                .replicas
-                .iter()
-                .find(|it| it.ordinal == ordinal)
-                .map_or(0, |it| it.start.0),
-            is_primary: view.mirror.primary == ordinal,
-            is_in_sync: view.mirror.in_sync.iter().any(|it| it.replica == ordinal),
+            start: replica.start.0,
+            is_primary: view.mirror.primary == replica.ordinal,
+            is_in_sync: view.mirror.in_sync.iter().any(|it| it.replica == replica.ordinal),
             is_up: slice.is_some_and(|slice| state.alive().contains_key(&slice.node)),
         }
     };
@@ -369,22 +358,6 @@ fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorI
         row,
         bytes: view.mirror.len.0,
         term: view.mirror.term,
-        replicas: replicas(state, view).map(replica).collect(),
+        replicas: view.replicas.replicas.iter().map(replica).collect(),
     }
-}
-
-/// The replicas of a mirror: ordinal, slice, and the node of the slice.
-fn replicas<'a>(
-    state: &'a ClusterState,
-    view: &'a MirrorView<'_>,
-) -> impl Iterator<Item = (u32, Uuid, Option<&'a NodeRecord>)> {
-    view.replicas.replicas.iter().map(|replica| {
-        let slice = state.slices().get(&replica.slice);
-        let node = slice.and_then(|slice| state.nodes().get(&slice.node));
-        (replica.ordinal, replica.slice, node)
-    })
-}
-
-fn node_name(state: &ClusterState, node: Uuid) -> String {
-    state.nodes().get(&node).map_or_else(|| node.to_string(), |node| node.name.to_string())
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nearflash_api::{ApiError, JobInfo, OneVolume};
+use nearflash_api::{ApiError, JobInfo, OneJob, OneVolume};
 use nearflash_control::{CancelError, Job, JobKind, JobState, Jobs, Next, Zeroed, Zeroing};
-use nearflash_planner::Refusal;
+use nearflash_planner::{AskedMove, Refusal};
 use nearflash_space::{Name, Space, Volume, VolumeError};
 use nearflash_units::ByteLen;
 
@@ -251,6 +251,12 @@ impl Node {
         let own = self.jobs.wait(id, patience);
         let found = own.or_else(|| self.await_cluster_job(id, patience));
         found.ok_or_else(|| Refusal::NoJob { id }.into())
+    }
+
+    /// The job that moves replicas.
+    pub(super) fn job_of_move(&self, asked: AskedMove<'_>) -> Result<OneJob, ApiError> {
+        let id = self.change_places(asked)?;
+        Ok(OneJob { job: self.job_wait(id, ANSWER_PATIENCE)? })
     }
 
     /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this

@@ -276,6 +276,7 @@ impl Shared {
         let places = i64::try_from(layout.places_revision).unwrap_or(i64::MAX);
         let (key, known) = (layout.key, known(layout));
         // The membership's driver has the slices.
-        Some(MirrorConfig { key, replicas, leaving: None, places, known, note: None })
+        let leaving = layout.leaving;
+        Some(MirrorConfig { key, replicas, leaving, places, known, note: None })
     }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use nearflash_api::{
     Activity, ActivityShow, ApiError, DeviceClear, DeviceList, Devices, ErrorCode, EventList,
-    Events, JobCancel, JobList, JobShow, JobWait, Jobs, Metrics, MetricsShow, OneDevice, OneJob,
-    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
-    StatusShow, Subject, Trace, TraceRun, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
-    VolumeResize, VolumeShow, Volumes,
+    Events, JobCancel, JobList, JobShow, JobWait, Jobs, Metrics, MetricsShow, NodeDrain,
+    NodeUndrain, OneDevice, OneJob, OneNode, OneReservation, OneVolume, ReservationClear,
+    ReservationList, Reservations, Serve, Status, StatusShow, Subject, Trace, TraceRun,
+    VolumeCreate, VolumeDetail, VolumeList, VolumeMove, VolumeRemove, VolumeResize, VolumeShow,
+    Volumes,
 };
-use nearflash_planner::{Asked, Store, store_of};
+use nearflash_planner::{Asked, AskedMove, Store, store_of};
 use nearflash_space::Name;
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;
@@ -77,6 +78,27 @@ impl Serve<VolumeRemove> for Node {
         let volume = self.remove(&call.name, call.force)?;
         let note = self.note_of_removal(&call.name);
         Ok(changed("volume removed", OneVolume { volume, job: None, note }))
+    }
+}
+
+impl Serve<VolumeMove> for Node {
+    fn serve(&self, call: VolumeMove) -> Result<OneJob, ApiError> {
+        let VolumeMove { name, node, to } = &call;
+        let asked = AskedMove::Volume { name, from: node, to: to.as_deref() };
+        self.job_of_move(asked)
+    }
+}
+
+impl Serve<NodeDrain> for Node {
+    fn serve(&self, call: NodeDrain) -> Result<OneJob, ApiError> {
+        self.job_of_move(AskedMove::Drain(&call.node))
+    }
+}
+
+impl Serve<NodeUndrain> for Node {
+    fn serve(&self, call: NodeUndrain) -> Result<OneNode, ApiError> {
+        self.change_places(AskedMove::Undrain(&call.node))?;
+        Ok(OneNode { node: call.node })
     }
 }
 

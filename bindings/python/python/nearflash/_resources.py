@@ -800,7 +800,7 @@ class JobInfo:
     """Bytes in total."""
 
     volume: str
-    """The volume that it changes."""
+    """The volume that it changes, or the node that it drains."""
 
     waits_for: list[AwaitedNode] = field(default_factory=list)
     """The nodes that a job of a cluster waits for. Absent if there are none."""

@@ -272,6 +272,31 @@ class Admin(RightsCalls):
         request = change("DELETE", "volumes", name, query={"force": force}, generation=generation)
         return self._answer(OneVolume, None, request)
 
+    def volume_move(
+        self, name: str, node: str, *, to: str | None = None, generation: int | None = None
+    ) -> JobInfo:
+        """Begins to move the replicas of the volume `name` from the node `node` of the cluster to
+        `to`, or to any others. Hosts use the volume meanwhile. `job_wait` waits for the end.
+
+        The volume has two replicas. Raises `cluster-refused` if no node has room.
+        """
+        body = {"node": node, "to": to}
+        request = change("POST", "volumes", name, "move", body=body, generation=generation)
+        return self._answer(JobInfo, "job", request)
+
+    # Nodes of the cluster.
+
+    def node_drain(self, node: str, *, generation: int | None = None) -> JobInfo:
+        """Begins to move all replicas from the node `node` of the cluster to others. It gets no new
+        ones, until `node_undrain`. `job_wait` waits for the end."""
+        request = change("POST", "nodes", node, "drain", generation=generation)
+        return self._answer(JobInfo, "job", request)
+
+    def node_undrain(self, node: str, *, generation: int | None = None) -> str:
+        """Has replicas placed on the node `node` again, which was drained. Returns its name."""
+        request = change("DELETE", "nodes", node, "drain", generation=generation)
+        return self._answer(str, "node", request)
+
     # Devices and jobs.
 
     def device_list(self) -> list[DeviceInfo]:

@@ -201,6 +201,7 @@ fn is_final(refusal: &Refusal) -> bool {
         refusal,
         Refusal::Full { .. }
             | Refusal::NoSlices
+            | Refusal::NoPlaceToMove { .. }
             | Refusal::NoSliceOn(_)
             | Refusal::FewNodes { .. }
             | Refusal::NoNode(_)

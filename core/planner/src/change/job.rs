@@ -31,6 +31,25 @@ pub(super) fn begin(
     total: ByteLen,
     by: Begin,
 ) -> Result<u64, Refusal> {
+    let record = JobRecord {
+        schema: Schema,
+        kind,
+        volume,
+        name: name.clone(),
+        moves: None,
+        state: JobState::Running,
+        worker: by.worker,
+        total_bytes: total.0,
+        began: by.now,
+        ended: None,
+        error: None,
+    };
+    insert(draft, &record)
+}
+
+/// Adds the record of a job, and returns its number.
+pub(super) fn insert(draft: &mut Draft<'_>, record: &JobRecord) -> Result<u64, Refusal> {
+    let kind = record.kind;
     let jobs = draft.state.jobs();
     let unfinished = jobs.values().filter(|job| !job.state.is_over()).count();
     // There are no more removals than volumes, and each gives space back.
@@ -39,19 +58,7 @@ pub(super) fn begin(
     }
     let number = (draft.state.last_job() + 2) & !1;
     draft.put(Key::Last(Numbered::Job), &LastRecord { schema: Schema, number })?;
-    let record = JobRecord {
-        schema: Schema,
-        kind,
-        volume,
-        name: name.clone(),
-        state: JobState::Running,
-        worker: by.worker,
-        total_bytes: total.0,
-        began: by.now,
-        ended: None,
-        error: None,
-    };
-    draft.put(Key::Job(number), &record)?;
+    draft.put(Key::Job(number), record)?;
     let over = || jobs.iter().filter(|(_, job)| job.state.is_over());
     let kept = ENDED_CLUSTER_JOBS_MAX - 1;
     for (oldest, _) in over().take(over().count().saturating_sub(kept).min(FORGOTTEN_MAX)) {
@@ -77,6 +84,11 @@ pub(super) fn end(
 ) -> Result<(), Refusal> {
     let ended = Some(now.max(job.began));
     draft.put(Key::Job(number), &JobRecord { state, ended, ..job.clone() })
+}
+
+/// The state of a job that has been undone.
+pub(super) fn undone(job: &JobRecord) -> JobState {
+    if job.error.is_some() { JobState::Failed } else { JobState::Cancelled }
 }
 
 /// See [`super::Change::TakeJob`].

@@ -161,10 +161,16 @@ impl Rooms {
         away
     }
 
-    /// The place for a replica of this length: on the slice with the most free space that is not on that
-    /// node.
-    pub(super) fn take_beyond(&mut self, node: Uuid, len: ByteLen) -> Option<(Uuid, ByteOffset)> {
-        let others = self.slices.iter_mut().filter(|(_, room)| room.node != node);
+    /// The place for a replica of this length: on the slice with the most free space that is on none of those
+    /// nodes, and on that one if there is one.
+    pub(super) fn take_beyond(
+        &mut self,
+        nodes: &[Uuid],
+        on: Option<Uuid>,
+        len: ByteLen,
+    ) -> Option<(Uuid, ByteOffset)> {
+        let is_possible = |node: Uuid| !nodes.contains(&node) && on.is_none_or(|on| on == node);
+        let others = self.slices.iter_mut().filter(|(_, room)| is_possible(room.node));
         let roomy = others.filter(|(_, room)| room.free.pieces(len) > 0 && room.can_note(1));
         let best =
             roomy.min_by_key(|(slice, room)| (std::cmp::Reverse(room.free.free_len()), **slice));

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nearflash_device::MirrorKey;
 use nearflash_records::key::Key;
 use nearflash_records::record::{
     InSyncRecord, Placement, RemovedRecord, ReplicaRecord, RoomRecord, RoomState, Schema,
@@ -263,6 +264,19 @@ fn drop_unfinished_row(
     Ok(true)
 }
 
+/// Notes that a mirror uses space on a slice.
+pub(super) fn take_place(
+    draft: &mut Draft<'_>,
+    mirror: MirrorKey,
+    slice: Uuid,
+) -> Result<(), Refusal> {
+    draft.decided_on(Key::Slice(slice))?;
+    change_room(draft, slice)?;
+    let key = Key::On(slice, mirror);
+    draft.txn.puts.push(Put { key, value: Vec::new().into(), lease: None });
+    Ok(())
+}
+
 /// Removes those replicas of a mirror that do not stay, and adds one on another node if there is room.
 /// Returns whether it is added.
 fn replace(
@@ -284,30 +298,28 @@ fn replace(
         draft.txn.deletes.push(Key::On(replica.slice, view.key));
     }
     let node = stay.first().and_then(|it| draft.state.node_of(&it.slice));
-    let place = node.and_then(|node| rooms.take_beyond(node, view.mirror.len));
+    let place = node.filter(|_| stay.len() < 2);
+    let place = place.and_then(|node| rooms.take_beyond(&[node], None, view.mirror.len));
     let record = view.replicas.replaced(|it| !is_removed(&it.slice), place);
     let added = record.replicas.last().filter(|_| record.replicas.len() > stay.len()).copied();
     if let Some(ReplicaRecord { slice, .. }) = added {
-        draft.decided_on(Key::Slice(slice))?;
-        change_room(draft, slice)?;
-        let on = Key::On(slice, view.key);
-        draft.txn.puts.push(Put { key: on, value: Vec::new().into(), lease: None });
+        take_place(draft, view.key, slice)?;
     }
     draft.put(Key::Replicas(view.key), &record)?;
     Ok(added.is_some())
 }
 
-fn slices_of(state: &ClusterState, node: Uuid) -> impl Iterator<Item = Uuid> + '_ {
+pub(super) fn slices_of(state: &ClusterState, node: Uuid) -> impl Iterator<Item = Uuid> + '_ {
     state.slices().iter().filter(move |(_, it)| it.node == node).map(|(uuid, _)| *uuid)
 }
 
 /// The number of rows that are in use.
-fn zeroed(volume: &VolumeRecord) -> usize {
+pub(super) fn zeroed(volume: &VolumeRecord) -> usize {
     nearflash_units::index(volume.zeroed_rows)
 }
 
 impl Affected {
-    fn add(&mut self, volume: &VolumeRecord, view: &MirrorView<'_>) {
+    pub(super) fn add(&mut self, volume: &VolumeRecord, view: &MirrorView<'_>) {
         self.count += 1;
         self.len.0 += view.mirror.len.0;
         self.volumes.insert(volume.name.clone());

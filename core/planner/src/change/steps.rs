@@ -14,7 +14,8 @@ use nearflash_records::state::{ClusterState, MirrorView, NewPlace};
 use nearflash_records::store::Put;
 use nearflash_units::index;
 
-use super::job::end;
+use super::job::{end, undone};
+use super::moves::Moving;
 use super::volume::{add_missing_row, drop_last_row, forget_zeroed, held, release};
 use super::{Begin, Draft, Step};
 use crate::refusal::Refusal;
@@ -27,6 +28,9 @@ pub(super) fn carry_on(state: &ClusterState, number: u64, by: Begin) -> Result<S
     let Some(job) = state.jobs().get(&number) else { return Ok(Step::Done) };
     if job.state.is_over() || job.worker != by.worker {
         return Ok(Step::Done);
+    }
+    if let Some(moves) = job.moves {
+        return Moving { state, number, job, moves, now: by.now }.next();
     }
     let mut draft = Draft::new(state)?;
     draft.decided_on(Key::Job(number))?;
@@ -42,6 +46,7 @@ pub(super) fn carry_on(state: &ClusterState, number: u64, by: Begin) -> Result<S
         (JobKind::CreateVolume, JobState::Undoing) => job.remove(draft),
         (JobKind::GrowVolume, JobState::Undoing) => job.shorten(draft),
         (JobKind::CreateVolume | JobKind::GrowVolume, _) => job.lengthen(draft),
+        (JobKind::MoveVolume | JobKind::DrainNode, _) => Ok(Step::Done),
     }
 }
 
@@ -97,7 +102,7 @@ impl Carried<'_> {
             }
             _ => {
                 (volume.planned, volume.job) = (None, None);
-                end(&mut draft, self.number, self.job, self.undone(), self.now)?;
+                end(&mut draft, self.number, self.job, undone(self.job), self.now)?;
             }
         }
         draft.put(Key::Volume(uuid), &volume)?;
@@ -109,16 +114,11 @@ impl Carried<'_> {
         if release(&mut draft, self.job.volume, self.volume)? {
             let state = match self.job.kind {
                 JobKind::RemoveVolume => JobState::Done,
-                JobKind::CreateVolume | JobKind::GrowVolume => self.undone(),
+                _ => undone(self.job),
             };
             end(&mut draft, self.number, self.job, state, self.now)?;
         }
         draft.submit()
-    }
-
-    /// The state of the job when it has been undone.
-    fn undone(&self) -> JobState {
-        if self.job.error.is_some() { JobState::Failed } else { JobState::Cancelled }
     }
 }
 

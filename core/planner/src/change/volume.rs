@@ -192,7 +192,7 @@ fn add_row(
         draft.put(Key::Mirror(key), &mirror)?;
         draft.put(
             Key::Replicas(key),
-            &ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 },
+            &ReplicasRecord { schema: Schema, replicas, next_ordinal: 0, moving: None },
         )?;
     }
     volume.rows += 1;

@@ -42,6 +42,13 @@ pub fn waits_for(state: &ClusterState, number: u64) -> BTreeMap<Name, Awaited> {
         let name = node.and_then(|node| Some(state.nodes().get(&node)?.name.clone()));
         name.into_iter().for_each(|name| add(name, awaited));
     }
+    let mirrors = job.moves.iter().flat_map(|moves| state.replicas_of_move(job.volume, *moves));
+    let nodes_under =
+        mirrors.flat_map(|(key, _)| state.slices_under(key)).filter_map(|it| state.node_of(&it));
+    for node in nodes_under.filter(|node| !state.alive().contains_key(node)) {
+        // A mirror moves when its other replica is in sync.
+        state.nodes().get(&node).into_iter().for_each(|it| add(it.name.clone(), Awaited::Down));
+    }
     if job.kind != JobKind::RemoveVolume {
         let Away { down, closed } = away(state, job.volume);
         closed.into_iter().for_each(|(node, _)| add(node, Awaited::SliceClosed));

@@ -2,7 +2,7 @@
 
 use nearflash_planner::model::{begin, grow};
 use nearflash_planner::{Begin, CLUSTER_JOBS_MAX, ENDED_CLUSTER_JOBS_MAX};
-use nearflash_records::record::{JobKind, JobRecord, JobState, VolumeState, Worker};
+use nearflash_records::record::{FEATURE_LEVEL, JobKind, JobRecord, JobState, VolumeState, Worker};
 
 use super::*;
 
@@ -288,7 +288,7 @@ fn jobs_need_level_2_which_every_program_must_know() {
         model.carry_out(&Change::RaiseLevel).unwrap();
     }
     model.carry_out(&change).unwrap();
-    assert_eq!(model.state().cluster().unwrap().feature_level, 2);
+    assert_eq!(model.state().cluster().unwrap().feature_level, FEATURE_LEVEL);
 }
 
 #[test]

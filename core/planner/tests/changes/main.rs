@@ -3,6 +3,7 @@
 
 mod away;
 mod jobs;
+mod moves;
 mod replace;
 mod replicas;
 mod users;

@@ -280,7 +280,7 @@ fn replicas_of(ordinals: &[u32], next_ordinal: u32) -> ReplicasRecord {
         start: nearflash_records::record::DATA_START,
     };
     let replicas = ordinals.iter().map(replica).collect();
-    ReplicasRecord { schema: Schema, replicas, next_ordinal }
+    ReplicasRecord { schema: Schema, replicas, next_ordinal, moving: None }
 }
 
 const PLACE: Option<(Uuid, nearflash_units::ByteOffset)> =

@@ -301,7 +301,7 @@ fn records_that_contradict_two_replicas_are_named() {
             start: nearflash_records::record::DATA_START,
         };
         let replicas = ordinals.iter().map(replica).collect();
-        ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 }.encode()
+        ReplicasRecord { schema: Schema, replicas, next_ordinal: 0, moving: None }.encode()
     };
     let element = |replica| InSyncRecord { replica, incarnation: 1 };
     let in_sync = |of: &[u32]| {
@@ -315,7 +315,7 @@ fn records_that_contradict_two_replicas_are_named() {
     let faults = [
         (Key::Replicas(key), replicas(&[(0, 1)]), "not among its replicas"),
         (Key::Replicas(key), replicas(&[(0, 1), (1, 2), (2, 1)]), "more replicas than"),
-        (Key::Replicas(key), replicas(&[(0, 1), (1, 1)]), "both replicas on one node"),
+        (Key::Replicas(key), replicas(&[(0, 1), (1, 1)]), "two replicas on one node"),
         (Key::Replicas(key), replicas(&[(0, 1), (0, 2)]), "two replicas of one ordinal"),
         (Key::Mirror(key), in_sync(&[0, 5]), "not among its replicas"),
         (Key::Mirror(key), in_sync(&[0, 1, 1]), "in_sync twice"),

@@ -18,16 +18,19 @@ pub struct JobRecord {
     pub schema: Schema,
     /// Its kind.
     pub kind: JobKind,
-    /// The volume that it changes.
+    /// The volume that it changes; zeroes if it drains a node.
     pub volume: Uuid,
-    /// The name of the volume.
+    /// The name of the volume, or of the node that it drains.
     #[serde(with = "as_text")]
     pub name: Name,
+    /// The replicas that it moves, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MovesRecord>,
     /// Its progress.
     pub state: JobState,
     /// The process that carries it on.
     pub worker: Worker,
-    /// The bytes that it zeroes, over all replicas.
+    /// The bytes that it zeroes, over all replicas, or that it moves.
     pub total_bytes: u64,
     /// When it began, in seconds since 1970.
     pub began: u64,
@@ -37,6 +40,17 @@ pub struct JobRecord {
     /// Why it failed, or is being undone. Absent if it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// The replicas that a job moves: those of its volume on a node, or all on that node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovesRecord {
+    /// The node that they leave.
+    pub from: Uuid,
+    /// The node that gets them; absent for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Uuid>,
 }
 
 /// The kind of a job.
@@ -49,6 +63,10 @@ pub enum JobKind {
     GrowVolume,
     /// It releases the rows of a volume.
     RemoveVolume,
+    /// It moves the replicas of a volume from one node to others.
+    MoveVolume,
+    /// It moves all replicas from a node to others.
+    DrainNode,
 }
 
 /// The progress of a job.
@@ -78,12 +96,19 @@ pub struct Worker {
 }
 
 impl JobKind {
+    /// Whether it moves replicas.
+    pub fn is_move(self) -> bool {
+        matches!(self, Self::MoveVolume | Self::DrainNode)
+    }
+
     /// The name of the call that begins such a job.
     pub fn call(self) -> &'static str {
         match self {
             Self::CreateVolume => "volume-create",
             Self::GrowVolume => "volume-resize",
             Self::RemoveVolume => "volume-remove",
+            Self::MoveVolume => "volume-move",
+            Self::DrainNode => "node-drain",
         }
     }
 }
@@ -100,6 +125,9 @@ impl Record for JobRecord {
         match self {
             _ if self.state.is_over() != self.ended.is_some() => {
                 Err("ended is not that of its state")
+            }
+            _ if self.moves.is_some() != self.kind.is_move() => {
+                Err("moves is not that of its kind")
             }
             _ if self.error.as_ref().is_some_and(|it| it.len() > JOB_ERROR_LEN_MAX) => {
                 Err("error is longer than 1024 bytes")

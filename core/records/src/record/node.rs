@@ -11,11 +11,15 @@ use uuid::Uuid;
 use super::{Record, Schema, as_text};
 use crate::key::ORDINAL_MAX;
 
-/// The feature level of this program. A cluster of a higher level is refused. Level 2 has jobs.
-pub const FEATURE_LEVEL: u32 = 2;
+/// The feature level of this program. A cluster of a higher level is refused. Level 2 has jobs, level 4 has moves of
+/// replicas.
+pub const FEATURE_LEVEL: u32 = 4;
 
 /// The lowest feature level whose clusters have jobs.
 pub const JOBS_LEVEL: u32 = 2;
+
+/// The lowest feature level whose clusters move replicas.
+pub const MOVES_LEVEL: u32 = 4;
 
 /// The version of a program in the record of its node. Programs of level 1 wrote no level.
 pub fn version_with_level(version: &str) -> String {

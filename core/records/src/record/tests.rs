@@ -67,7 +67,12 @@ fn records_are_read_back_as_they_were_written() {
     is_read_back(&volume());
     is_read_back(&mirror());
     let replica = ReplicaRecord { ordinal: 0, slice: uuid, start: DATA_START };
-    is_read_back(&ReplicasRecord { schema: Schema, replicas: vec![replica], next_ordinal: 3 });
+    is_read_back(&ReplicasRecord {
+        schema: Schema,
+        replicas: vec![replica],
+        next_ordinal: 3,
+        moving: None,
+    });
 }
 
 #[test]
@@ -107,7 +112,8 @@ fn fields_out_of_range_are_refused() {
     let mirror = MirrorRecord { len: ByteLen(5), ..mirror() };
     assert!(matches!(MirrorRecord::decode(&mirror.encode()), Err(RecordError::Range(_))));
     let replica = ReplicaRecord { ordinal: 0, slice: Uuid::nil(), start: ByteOffset(0) };
-    let replicas = ReplicasRecord { schema: Schema, replicas: vec![replica], next_ordinal: 3 };
+    let replicas =
+        ReplicasRecord { schema: Schema, replicas: vec![replica], next_ordinal: 3, moving: None };
     assert!(matches!(ReplicasRecord::decode(&replicas.encode()), Err(RecordError::Range(_))));
 }
 

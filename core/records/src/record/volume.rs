@@ -132,6 +132,19 @@ pub struct ReplicasRecord {
     /// one is in the list.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_ordinal: u32,
+    /// A replica moves: the last of three replicas takes the place of another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<MovingRecord>,
+}
+
+/// A replica that moves.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovingRecord {
+    /// The job that moves it.
+    pub job: u64,
+    /// The ordinal of the replica that is to leave.
+    pub leaves: u32,
 }
 
 /// The highest ordinal of a replica.
@@ -168,7 +181,7 @@ impl ReplicasRecord {
             ordinal.saturating_add(1)
         });
         let next_ordinal = added.or(fresh).unwrap_or(u32::MAX);
-        Self { schema: Schema, replicas, next_ordinal }
+        Self { schema: Schema, replicas, next_ordinal, moving: None }
     }
 }
 
@@ -281,6 +294,11 @@ impl Record for MirrorRecord {
     }
 }
 
+/// Whether a replica of this list can leave: the last of three takes its place.
+fn may_leave(list: &[ReplicaRecord], leaves: u32) -> bool {
+    matches!(list, [one, other, _] if [one.ordinal, other.ordinal].contains(&leaves))
+}
+
 impl Record for ReplicasRecord {
     fn check(&self) -> Result<(), &'static str> {
         let starts_on_tract = |it: &ReplicaRecord| {
@@ -290,6 +308,9 @@ impl Record for ReplicasRecord {
         match &self.replicas[..] {
             [] => Err("replicas are empty"),
             list if list.len() > REPLICAS_MAX => Err("replicas are more than 4"),
+            list if self.moving.is_some_and(|it| !may_leave(list, it.leaves)) => {
+                Err("moving needs three replicas, and leaves is one of the first two")
+            }
             list if !list.iter().all(starts_on_tract) => Err("start is not that of a tract"),
             _ => Ok(()),
         }
