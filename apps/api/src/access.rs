@@ -140,6 +140,10 @@ pub struct NewCredential {
     pub credential: CredentialInfo,
     /// Its secret. It is not shown again.
     pub secret: SecretText,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// A credential that was removed.
@@ -147,6 +151,10 @@ pub struct NewCredential {
 pub struct OneCredential {
     /// The credential.
     pub credential: CredentialInfo,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// All credentials.
@@ -161,6 +169,10 @@ pub struct Credentials {
 pub struct OneGrant {
     /// The grant.
     pub grant: GrantInfo,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// A seal that was minted.
@@ -170,6 +182,10 @@ pub struct NewSeal {
     pub grant: GrantInfo,
     /// The token, for the option `seal` of a URL. It is not shown again.
     pub token: SecretText,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// Grants.

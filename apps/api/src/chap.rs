@@ -73,6 +73,10 @@ pub struct OneAccount {
     /// The secret that the node generated for itself. It is not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_secret: Option<SecretText>,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// All accounts.

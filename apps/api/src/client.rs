@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nearflash_ring::ShortPath;
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::socket::{ANSWER_LEN_MAX, socket_path};
@@ -66,7 +67,25 @@ fn remedy(error: &io::Error) -> &'static str {
 /// # Errors
 /// When no node is running there, or the node refuses the call.
 pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError> {
+    Ok(ask_all(data_dir, call)?.0)
+}
+
+/// Sends a call. Returns its answer, and the names of the nodes of the cluster that have not confirmed a change of access.
+///
+/// # Errors
+/// Those of [`ask`].
+pub fn ask_all<C: Call>(
+    data_dir: &Path,
+    call: C,
+) -> Result<(C::Answer, Vec<String>), ControlError> {
     exchange_call::<C>(data_dir, Conditional::from(call), ANSWER_TIMEOUT)
+}
+
+/// The nodes that an answer names.
+#[derive(Default, Deserialize)]
+struct Late {
+    #[serde(default)]
+    unconfirmed: Vec<String>,
 }
 
 /// Sends a call, and gives up after this time.
@@ -78,7 +97,7 @@ pub fn ask_within<C: Call>(
     call: C,
     timeout: Duration,
 ) -> Result<C::Answer, ControlError> {
-    exchange_call::<C>(data_dir, Conditional::from(call), timeout)
+    Ok(exchange_call::<C>(data_dir, Conditional::from(call), timeout)?.0)
 }
 
 /// Sends a call that was decided on this generation of the node's recorded state, which `status` shows.
@@ -93,14 +112,14 @@ pub fn ask_if<C: Call>(
     generation: u64,
 ) -> Result<C::Answer, ControlError> {
     let request = Conditional { if_generation: Some(generation), request: call.into() };
-    exchange_call::<C>(data_dir, request, ANSWER_TIMEOUT)
+    Ok(exchange_call::<C>(data_dir, request, ANSWER_TIMEOUT)?.0)
 }
 
 fn exchange_call<C: Call>(
     data_dir: &Path,
     request: Conditional,
     timeout: Duration,
-) -> Result<C::Answer, ControlError> {
+) -> Result<(C::Answer, Vec<String>), ControlError> {
     let path = socket_path(data_dir);
     let stream = connect(data_dir)?;
     let failed = |source| ControlError::Io { path: path.clone(), source };
@@ -111,7 +130,14 @@ fn exchange_call<C: Call>(
     match document.filter(|document| document.schema == SCHEMA).map(|document| document.body) {
         None => Err(ControlError::Answer { path }),
         Some(Reply::Error(error)) => Err(error.into()),
-        Some(Reply::Answer(answer)) => Ok(answer),
+        Some(Reply::Answer(answer)) => Ok((answer, late(&line))),
+    }
+}
+
+fn late(line: &str) -> Vec<String> {
+    match serde_json::from_str::<Document<Reply<Late>>>(line).map(|document| document.body) {
+        Ok(Reply::Answer(late)) => late.unconfirmed,
+        Ok(Reply::Error(_)) | Err(_) => Vec::new(),
     }
 }
 

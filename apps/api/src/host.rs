@@ -176,6 +176,10 @@ pub struct HostUnlist {
 pub struct OneVolumeList {
     /// The list; the last one, if it was taken away.
     pub list: VolumesOfHost,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// Lists all hosts with keys, or with a list of volumes.
@@ -206,6 +210,10 @@ pub struct OneKeyedHost {
     /// The key that the node generated for the controller. It is not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_key: Option<SecretText>,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// All hosts with keys, and all lists of volumes.

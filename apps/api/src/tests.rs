@@ -363,7 +363,7 @@ fn grant() -> GrantInfo {
 fn answers_about_credentials_and_grants_are_as_they_always_were() {
     let secret = SecretText("a5".repeat(32));
     assert_eq!(format!("{secret:?}"), "SecretText(…)");
-    insta::assert_snapshot!(document(NewCredential { credential: credential(), secret }), @r#"
+    insta::assert_snapshot!(document(NewCredential { unconfirmed: Vec::new(), credential: credential(), secret }), @r#"
         {
           "schema": 1,
           "credential": {
@@ -375,7 +375,7 @@ fn answers_about_credentials_and_grants_are_as_they_always_were() {
           "secret": "a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5"
         }
         "#);
-    insta::assert_snapshot!(document(OneCredential { credential: credential() }), @r#"
+    insta::assert_snapshot!(document(OneCredential { unconfirmed: Vec::new(), credential: credential() }), @r#"
         {
           "schema": 1,
           "credential": {
@@ -400,7 +400,7 @@ fn answers_about_credentials_and_grants_are_as_they_always_were() {
           ]
         }
         "#);
-    insta::assert_snapshot!(document(OneGrant { grant: grant() }), @r#"
+    insta::assert_snapshot!(document(OneGrant { unconfirmed: Vec::new(), grant: grant() }), @r#"
         {
           "schema": 1,
           "grant": {
@@ -596,6 +596,7 @@ fn chap_users_are_as_they_always_were() {
     };
     let secret = |text: &str| Some(SecretText(text.to_owned()));
     let made = OneAccount {
+        unconfirmed: Vec::new(),
         account: account(Some("node")),
         secret: secret("drawn-for-it"),
         mutual_secret: secret("drawn-for-us"),
@@ -612,7 +613,12 @@ fn chap_users_are_as_they_always_were() {
           "mutual_secret": "drawn-for-us"
         }
         "#);
-    let removed = OneAccount { account: account(None), secret: None, mutual_secret: None };
+    let removed = OneAccount {
+        unconfirmed: Vec::new(),
+        account: account(None),
+        secret: None,
+        mutual_secret: None,
+    };
     insta::assert_snapshot!(document(removed), @r#"
         {
           "schema": 1,
@@ -655,7 +661,7 @@ fn tokens_are_as_they_always_were() {
         expired: false,
     };
     let secret = SecretText("nft_geheim".to_owned());
-    let made = NewToken { token: token(Some(1_795_269_350)), secret };
+    let made = NewToken { unconfirmed: Vec::new(), token: token(Some(1_795_269_350)), secret };
     assert!(!format!("{made:?}").contains("geheim"));
     insta::assert_snapshot!(document(made), @r#"
         {
@@ -693,6 +699,7 @@ fn hosts_with_keys_are_as_they_always_were() {
     };
     let key = |text: &str| Some(SecretText(text.to_owned()));
     let made = OneKeyedHost {
+        unconfirmed: Vec::new(),
         host: host(true),
         key: key("drawn-for-it"),
         controller_key: key("drawn-for-us"),

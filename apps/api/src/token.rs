@@ -105,6 +105,10 @@ pub struct NewToken {
     pub token: TokenInfo,
     /// Its secret, for the header `Authorization: Bearer`. It is not shown again.
     pub secret: SecretText,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// A token that was removed.
@@ -112,6 +116,10 @@ pub struct NewToken {
 pub struct OneToken {
     /// The token.
     pub token: TokenInfo,
+    /// The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the documentation of
+    /// access. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// All tokens.

@@ -9,17 +9,18 @@ use nearflash_api::StatusShow;
 use nearflash_api::client::ask_within;
 use nearflash_api::socket::default_data_dir;
 use nearflash_cluster_store::{
-    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
+    Adopted, ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
     RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Upgraded,
-    accept_restored, init, join, loss, read_token, remove, remove_machine, repair, status, token,
-    upgrade,
+    accept_restored, adopt_access, init, join, loss, read_token, remove, remove_machine, repair,
+    status, token, upgrade,
 };
-use nearflash_node::{StartError, kept};
+use nearflash_node::{Catalog, StartError, kept};
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use uuid::Uuid;
 
-use crate::args::ClusterSubcommand;
+use crate::args::{ClusterSubcommand, NodeArgs};
 use crate::calendar::show_moment;
 use crate::confirm::confirm;
 use crate::control::{data_dir, run_drain};
@@ -83,6 +84,7 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             print(&show(&done, node.json, upgraded))?;
             Ok(ExitCode::SUCCESS)
         }
+        ClusterSubcommand::AdoptAccess { dry_run, node } => run_adopt(&node, dry_run),
         ClusterSubcommand::AcceptRestored { force, yes, node } => {
             let data_dir = data_dir(&node)?;
             if force {
@@ -102,6 +104,38 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
         }
         ClusterSubcommand::Run { data_dir } => run(data_dir),
     }
+}
+
+/// Adds the access of this machine's node to the list of its cluster.
+fn run_adopt(node: &NodeArgs, is_dry: bool) -> Done {
+    let data_dir = data_dir(node)?;
+    let catalog = Catalog::open(&data_dir, Uuid::new_v4()).map_err(StartError::from)?;
+    let own = catalog.access().map_err(StartError::from)?;
+    let (done, cluster) = adopt_access(&data_dir, &own, is_dry, &mut say)?;
+    if done.is_done {
+        catalog.note_list(cluster).map_err(StartError::from)?;
+    }
+    print(&show(&done, node.json, adopted))?;
+    Ok(if done.contradictions.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn adopted(Adopted { added, contradictions, is_done }: &Adopted) -> String {
+    let mut text = String::new();
+    for key in contradictions {
+        text += &format!("{key} differs from the list of the cluster\n");
+    }
+    if !contradictions.is_empty() {
+        return text
+            + "Nothing is added. Change or remove each of these, on this node without '--cluster' or on another \
+               node, and repeat the command.\n";
+    }
+    for key in added {
+        text += &format!("{} {key}\n", if *is_done { "added" } else { "would add" });
+    }
+    if added.is_empty() {
+        text += "the list of the cluster has everything that this node has\n";
+    }
+    text
 }
 
 /// The state of the cluster that the data directory belongs to, and what holds up the node of this machine.

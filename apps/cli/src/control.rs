@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nearflash_access::GrantRange;
-use nearflash_api::client::{ControlError, ask};
+use nearflash_api::client::{ControlError, ask, ask_all};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
     CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd, GrantList, GrantRevoke,
     GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist,
-    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, NodeDrain, NodeUndrain,
-    OneAccount, OneCredential, OneJob, OneNode, OneToken, OneVolume, ReservationClear,
-    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeList, VolumeMove,
-    VolumeRemove, VolumeResize, VolumeShow,
+    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, NewCredential,
+    NewToken, NodeDrain, NodeUndrain, OneAccount, OneCredential, OneJob, OneNode, OneToken,
+    OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove,
+    VolumeList, VolumeMove, VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_units::ByteLen;
 
@@ -174,7 +174,8 @@ fn create_with_file(node: &NodeArgs, call: CredentialCreate, path: &Path) -> Don
     let file = SecretFile::create(path)?;
     let made = answer(node, call)?;
     file.keep(&made.secret)?;
-    let shown = OneCredential { credential: made.credential };
+    let NewCredential { credential, unconfirmed, .. } = made;
+    let shown = OneCredential { credential, unconfirmed };
     let text = |made: &OneCredential| output::credential_made(&made.credential);
     print(&show(&shown, node.json, text))?;
     Ok(ExitCode::SUCCESS)
@@ -324,7 +325,8 @@ pub(crate) fn run_token(node: &NodeArgs, subcommand: TokenSubcommand) -> Done {
             let file = SecretFile::create(&path)?;
             let made = answer(node, call)?;
             file.keep(&made.secret)?;
-            let shown = OneToken { token: made.token };
+            let NewToken { token, unconfirmed, .. } = made;
+            let shown = OneToken { token, unconfirmed };
             print(&show(&shown, node.json, |made| output::token("created", &made.token)))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -406,7 +408,11 @@ fn print_secret(text: &str) -> Result<(), Failure> {
 }
 
 fn answer<C: Call>(node: &NodeArgs, call: C) -> Result<C::Answer, Failure> {
-    Ok(ask(&data_dir(node)?, call)?)
+    let (answer, unconfirmed) = ask_all(&data_dir(node)?, call)?;
+    if !unconfirmed.is_empty() {
+        eprintln!("nearflash: warning: {}", output::unconfirmed(&unconfirmed));
+    }
+    Ok(answer)
 }
 
 fn wait(node: &NodeArgs, id: u64) -> Result<JobInfo, Failure> {

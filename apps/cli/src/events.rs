@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{Document, EventInfo, EventLevel, EventList};
-use nearflash_node::events::recorded_changes;
+use nearflash_journal::events::recorded_changes;
 
 use crate::args::EventsArgs;
 use crate::calendar::show_time;

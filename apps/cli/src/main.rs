@@ -122,11 +122,11 @@ fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> W
     let lines = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES_MAX);
     let (writer, guard) = lines.finish(std::io::stderr());
     let dropped = writer.error_counter();
-    nearflash_node::events::count_dropped(move || dropped.dropped_lines());
+    nearflash_journal::events::count_dropped(move || dropped.dropped_lines());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_filter(level.into());
-    tracing_subscriber::registry().with(lines).with(nearflash_node::events::recorder()).init();
+    tracing_subscriber::registry().with(lines).with(nearflash_journal::events::recorder()).init();
     guard
 }

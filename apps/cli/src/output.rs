@@ -112,9 +112,20 @@ pub(crate) fn token(done: &str, token: &TokenInfo) -> String {
     format!("{done} token '{}' of scope '{}', {end}\n", token.name, token.scope)
 }
 
+/// The nodes that have not confirmed a change of access.
+pub(crate) fn unconfirmed(nodes: &[String]) -> String {
+    let names: Vec<String> = nodes.iter().map(|name| format!("'{name}'")).collect();
+    let (nodes, go) = if names.len() == 1 { ("node", "goes") } else { ("nodes", "go") };
+    format!(
+        "the change is made, but {nodes} {} may still {go} by the rights before it: a node that runs is cut off \
+         or has requests under way; one that does not run takes the change when it starts and reaches etcd",
+        names.join(", ")
+    )
+}
+
 /// A new CHAP account with the secrets that the node generated.
 pub(crate) fn chap_made(made: &OneAccount) -> String {
-    let OneAccount { account, secret, mutual_secret } = made;
+    let OneAccount { account, secret, mutual_secret, .. } = made;
     let mutual = account.mutual_user.as_deref();
     let in_return = mutual.map_or(String::new(), |user| format!(", mutual user '{user}'"));
     let names = account.initiators.join(", ");
@@ -137,7 +148,7 @@ pub(crate) fn chap_removed(removed: &OneAccount) -> String {
 
 /// A host with new keys, and those that the node generated.
 pub(crate) fn host_made(made: &OneKeyedHost) -> String {
-    let OneKeyedHost { host, key, controller_key } = made;
+    let OneKeyedHost { host, key, controller_key, .. } = made;
     let directions = if host.mutual { ", for both directions" } else { "" };
     let text = format!("added keys of host '{}'{directions}\n", host.nqn);
     text + &generated(key.as_ref(), controller_key.as_ref())
@@ -145,7 +156,7 @@ pub(crate) fn host_made(made: &OneKeyedHost) -> String {
 
 /// A host whose keys are replaced.
 pub(crate) fn host_rotated(made: &OneKeyedHost) -> String {
-    let OneKeyedHost { host, key, controller_key } = made;
+    let OneKeyedHost { host, key, controller_key, .. } = made;
     let text = format!("replaced keys of host '{}'\n", host.nqn);
     text + &tables::previous_keys(host) + &generated(key.as_ref(), controller_key.as_ref())
 }
@@ -311,7 +322,12 @@ mod tests {
             mutual,
             ..KeyedHost::default()
         };
-        let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
+        let given = OneKeyedHost {
+            unconfirmed: Vec::new(),
+            host: host(false),
+            key: None,
+            controller_key: None,
+        };
         insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");
         let left = |removed: &[&str], unlisted: &str| KeyedHosts {
             hosts: vec![],
@@ -341,6 +357,7 @@ mod tests {
             "#);
         let key = |text: &str| Some(SecretText(text.to_owned()));
         let drawn = OneKeyedHost {
+            unconfirmed: Vec::new(),
             host: host(true),
             key: key("DHHC-1:01:a:"),
             controller_key: key("DHHC-1:01:b:"),
@@ -357,6 +374,7 @@ mod tests {
     fn a_host_with_new_keys_is_shown_with_the_end_of_the_old_ones() {
         let host = KeyedHost { nqn: "nqn.2026-11.test:app".to_owned(), ..KeyedHost::default() };
         let made = |key: Option<&str>, previous_key_until, previous_psk_until| OneKeyedHost {
+            unconfirmed: Vec::new(),
             host: KeyedHost { previous_key_until, previous_psk_until, ..host.clone() },
             key: key.map(|key| SecretText(key.to_owned())),
             controller_key: None,
@@ -383,10 +401,16 @@ mod tests {
             mutual_user: mutual_user.map(str::to_owned),
             initiators: mutual_user.map(|_| "iqn.a:b".to_owned()).into_iter().collect(),
         };
-        let made = OneAccount { account: account(None), secret: None, mutual_secret: None };
+        let made = OneAccount {
+            unconfirmed: Vec::new(),
+            account: account(None),
+            secret: None,
+            mutual_secret: None,
+        };
         insta::assert_snapshot!(chap_made(&made), @"added CHAP account 'app'");
         insta::assert_snapshot!(chap_removed(&made), @"removed CHAP account 'app' and its sessions");
         let drawn = OneAccount {
+            unconfirmed: Vec::new(),
             account: account(Some("node")),
             secret: Some(SecretText("5ec2e7".to_owned())),
             mutual_secret: Some(SecretText("07e2".to_owned())),

@@ -46,14 +46,16 @@ pub(crate) struct Minted {
     grant: GrantInfo,
     token: SecretText,
     url: SecretText,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unconfirmed: Vec<String>,
 }
 
 impl Minted {
     /// The seal for a volume of the node at `place`.
     pub(crate) fn at(place: &str, volume: &str, minted: NewSeal) -> Self {
-        let NewSeal { grant, token } = minted;
+        let NewSeal { grant, token, unconfirmed } = minted;
         let url = SecretText(format!("{place}/{volume}?seal={}", token.0));
-        Self { grant, token, url }
+        Self { grant, token, url, unconfirmed }
     }
 
     /// The URL on one line.

@@ -15,9 +15,9 @@ use nearflash_nvme::auth::{RANDOM_LEN, Random, Step};
 use nearflash_shard::{Claim, Peer, Protocol};
 
 use crate::node::{Node, fill_random};
-use crate::peer_lines::Kind;
-use crate::refusals::{PEERS, Refusal, may_write};
 use crate::runtime::{Authentication, On};
+use nearflash_journal::peer_lines::Kind;
+use nearflash_journal::refusals::{PEERS, Refusal, may_write};
 
 /// The messages that wait, by address: the addresses take turns, so that many messages of one delay only
 /// its own.

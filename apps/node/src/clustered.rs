@@ -23,7 +23,7 @@ use nearflash_media::Slice;
 use nearflash_mirror::Term;
 use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
 use nearflash_planner::{Change, NodeSpec, SliceSpec};
-use nearflash_publish::controller_ids;
+use nearflash_publish::{Records, controller_ids};
 use nearflash_records::ClusterState;
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::record::{AddressTls, Door, version_with_level};
@@ -174,6 +174,18 @@ impl Enrolled {
     /// The numbers of the node's NVMe controllers, which no other node of the cluster uses.
     pub(crate) fn controller_ids(&self) -> RangeInclusive<u16> {
         controller_ids(self.ordinal)
+    }
+
+    /// Checks that the node has no access of its own in a cluster whose nodes share one list.
+    ///
+    /// # Errors
+    /// When it has. Nobody knows which of the two an operator wants.
+    pub(crate) fn check_access(&self, records: &Records) -> Result<(), StartError> {
+        let is_own = records.list.is_none_or(|it| it.cluster != self.cluster);
+        match is_own && records.has_access() && self.follower.state().shares_access() {
+            true => Err(StartError::OwnAccess),
+            false => Ok(()),
+        }
     }
 
     /// Checks a slice against what the store says of it and of its mirrors. Nothing has been written to it.

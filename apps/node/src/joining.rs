@@ -63,6 +63,7 @@ impl Joining {
             let (served, found) = (enrolled.ordinal, ordinal);
             return Err(StartError::NumberChanged { served, found });
         }
+        enrolled.check_access(&node.copy())?;
         for slice in &held {
             let found = (slice.superblock(), slice.notes());
             enrolled.check(slice.device().name(), slice.uuid(), found)?;

@@ -5,7 +5,6 @@
 
 mod asker;
 mod authentication;
-mod changes;
 mod cluster;
 mod clustered;
 mod control;
@@ -14,16 +13,13 @@ mod doors;
 mod end_of_panic;
 mod error;
 mod error_code;
-pub mod events;
 mod files;
 mod health;
 mod http;
 mod joining;
 mod node;
-mod peer_lines;
 mod prepare;
 mod recorded;
-mod refusals;
 mod remote;
 pub mod runtime;
 mod serve;

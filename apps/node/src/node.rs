@@ -20,9 +20,9 @@ pub(crate) mod mirrored;
 mod quiesce;
 mod quiescing;
 mod remotes;
-
 mod service;
 mod shared;
+mod shared_list;
 mod status;
 mod trace;
 mod usage;
@@ -263,6 +263,7 @@ impl Node {
             }
             Ok(volume)
         })
+        .inspect(|_| found.iter().for_each(|it| shared_list::forget_rights_on(self, it.uuid)))
     }
 
     /// The advice for the operator after a removal: the next start refuses a start line that has the volume.
@@ -388,7 +389,7 @@ impl Node {
     }
 
     /// The copy that a change is made on.
-    fn copy(&self) -> Records {
+    pub(crate) fn copy(&self) -> Records {
         self.served().recorded.clone()
     }
 
@@ -425,6 +426,7 @@ impl Node {
     /// Replaces the recorded state, where the access of direct clients is the same.
     fn adopt(&self, recorded: Records) {
         self.served().recorded = recorded;
+        self.changed.notify_all();
         self.bell.ring();
     }
 

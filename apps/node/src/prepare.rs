@@ -87,6 +87,7 @@ pub(crate) fn prepare(
     check_distinct(specs.iter().chain(cluster.iter().flat_map(|(_, slices)| *slices)))?;
     let mut devices = open_devices(&catalog, &contents, specs)?;
     let mut found = contents.records(space_of(&devices))?;
+    cluster.map_or(Ok(()), |(cluster, _)| cluster.check_access(&found))?;
     let slices = match cluster {
         Some((cluster, specs)) => open_slices(&catalog, &contents, cluster, specs)?,
         None => Slices::Taken(Vec::new()),
@@ -117,6 +118,8 @@ pub(crate) fn prepare(
     // The volumes of the cluster are not known yet.
     found.keeps_all_grants = !are_all || cluster.is_some();
     let mut recorded = found.clone();
+    // Outside a cluster, the list that the node has a copy of is its own.
+    recorded.list = found.list.filter(|_| cluster.is_some());
     for request in volumes {
         match recorded.space.volume(&request.name) {
             Some(volume) => check_same(volume, &recorded.space, request)?,

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use nearflash_catalog::{Catalog, CatalogError};
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_publish::{Draft, Missing, Records, Unread};
+use nearflash_records::AccessRecords;
 use nearflash_records::local::{DeviceRecord, HostRecord, LocalState, Revisions};
 use nearflash_records::store::Txn;
 use nearflash_space::{Name, Space};
@@ -159,19 +160,24 @@ impl Recorded {
         self.state.was_removed(name)
     }
 
+    /// The records of access.
+    pub(crate) fn access(&self) -> &AccessRecords {
+        &self.state.access
+    }
+
     /// Whether there are no credentials, so that no direct client can authenticate.
     pub(crate) fn has_no_credential(&self) -> bool {
-        self.state.credentials.is_empty()
+        self.state.access.credentials.is_empty()
     }
 
     /// Whether there are no CHAP accounts, so that no initiator can authenticate.
     pub(crate) fn has_no_account(&self) -> bool {
-        self.state.accounts.is_empty()
+        self.state.access.accounts.is_empty()
     }
 
     /// Whether no NVMe host has keys, so that none can authenticate.
     pub(crate) fn has_no_keyed_host(&self) -> bool {
-        self.state.hosts.values().all(HostRecord::is_removed)
+        self.state.access.hosts.values().all(HostRecord::is_removed)
     }
 
     fn unread(&self, error: Unread) -> StartError {

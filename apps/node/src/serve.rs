@@ -190,7 +190,7 @@ impl Running {
         self.changes.join();
         self.node.record_suspects();
         self.node.save_health(false);
-        crate::refusals::write_due(true);
+        nearflash_journal::refusals::write_due(true);
         if are_idle {
             self.node.release();
         }
@@ -453,7 +453,7 @@ fn start_watches(
 
 /// Keeps the log of changes in the data directory.
 fn record_changes(config: &Config) -> Result<(), StartError> {
-    let opened = crate::events::record_changes_in(&config.data_dir);
+    let opened = nearflash_journal::events::record_changes_in(&config.data_dir);
     let action = "open the file of changes in the data directory";
     opened.map_err(|source| StartError::System { action, source })
 }

@@ -100,6 +100,13 @@ pub enum StartError {
         /// The number that the store has.
         found: u16,
     },
+    /// The nodes of the cluster share one list of access, and this one has another.
+    #[error(
+        "--cluster: this node has hosts, credentials, grants, accounts or tokens of its own, and the nodes of its \
+         cluster share one list: see which differ with 'nearflash cluster adopt-access --dry-run', add them to the \
+         list without '--dry-run', and start the node again"
+    )]
+    OwnAccess,
     /// A slice does not fit what the cluster's store says of it.
     #[error("--slice {name}: {reason}")]
     SliceStore {

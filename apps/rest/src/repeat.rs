@@ -30,7 +30,7 @@ pub(crate) fn serve(
     if let Request::GrantAdd(call) = &request
         && let Some(grant) = same_grant(face, call)
     {
-        return Ok(repeated(OneGrant { grant }));
+        return Ok(repeated(OneGrant { grant, unconfirmed: Vec::new() }));
     }
     let wanted = request.clone();
     match face.serve(request, expected) {

@@ -147,7 +147,11 @@ impl Face for Fake {
             Request::CredentialCreate(call) => {
                 let credential =
                     CredentialInfo { id: call.id, expires_at: None, expired: false, grants: 0 };
-                text(NewCredential { credential, secret: SecretText("geheim".to_owned()) })
+                text(NewCredential {
+                    unconfirmed: Vec::new(),
+                    credential,
+                    secret: SecretText("geheim".to_owned()),
+                })
             }
             other => panic!("no test makes {other:?}"),
         })

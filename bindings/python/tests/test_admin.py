@@ -14,7 +14,7 @@ import time
 import pytest
 from conftest import MIB, ROOT, Node
 
-from nearflash.admin import Admin, AdminError, JobEvent, StateEvent
+from nearflash.admin import Admin, AdminError, JobEvent, StateEvent, UnconfirmedWarning
 
 DOCUMENT = json.loads((ROOT / "docs/openapi.json").read_text())
 # These are not operations: the earlier name of a part of `volume-create`, and repeated `job-show`.
@@ -403,6 +403,14 @@ def test_fields_that_a_later_node_adds_are_left_out(peer):
     _, admin = peer(answer({"volumes": [{**VOLUME, "colour": "blue"}], "total": 1}))
     [volume] = admin.volume_list()
     assert (volume.provisioning, volume.job) == ("", None)
+
+
+def test_nodes_that_have_not_confirmed_a_change_are_a_warning(peer):
+    token = {"name": "ci", "scope": "read", "expired": False}
+    _, admin = peer(answer({"token": token, "unconfirmed": ["n2", "n3"]}), answer({"token": token}))
+    with pytest.warns(UnconfirmedWarning, match="n2, n3"):
+        assert admin.token_remove("ci").name == "ci"
+    assert admin.token_remove("ci").name == "ci"
 
 
 def test_waiting_raises_the_error_of_a_job_that_fails_and_names_one_that_is_cancelled(peer):

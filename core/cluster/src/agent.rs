@@ -171,6 +171,9 @@ pub struct Agent {
     lease: Option<i64>,
     /// Whether `alive` has been written with this lease.
     is_noted: bool,
+    /// The version of the list of access by which the node serves, and the one that `alive` has or gets.
+    confirmed: Option<u64>,
+    noting: Option<u64>,
     /// Whether `alive` was that of another run when it was last looked at.
     is_other: bool,
     changes: VecDeque<Running>,
@@ -218,6 +221,8 @@ impl Agent {
             watched_at: 0,
             lease: None,
             is_noted: false,
+            confirmed: None,
+            noting: None,
             is_other: false,
             changes: VecDeque::new(),
             outcomes: VecDeque::new(),
@@ -247,6 +252,18 @@ impl Agent {
     pub fn handle_zeroing_failed(&mut self, now: Nanos, job: u64, error: String) {
         self.jobs.iter_mut().for_each(|jobs| jobs.handle_failed(job, error.clone()));
         self.due.insert(Task::Jobs, now);
+    }
+
+    /// All cores of the node serve by this version of the list of access, the node has kept it, and older
+    /// requests have ended.
+    pub fn confirm_access(&mut self, now: Nanos, version: u64) {
+        if self.confirmed < Some(version) {
+            self.confirmed = Some(version);
+            self.is_noted = false;
+            if !self.waiting.values().any(|it| it.task == Task::Alive) {
+                self.due.insert(Task::Alive, now);
+            }
+        }
     }
 
     /// Notes from now on what the node has seen of the store: it has taken its part in the cluster.
@@ -411,8 +428,9 @@ impl Agent {
                 self.due.insert(Task::Alive, now);
             }
             (Task::Alive, Answer::Txn { succeeded: true, .. }) => {
-                self.is_noted = true;
-                self.due.insert(Task::Alive, now.plus(ALIVE_EVERY));
+                self.is_noted = self.noting == self.confirmed;
+                let next = if self.is_noted { now.plus(ALIVE_EVERY) } else { now };
+                self.due.insert(Task::Alive, next);
             }
             (Task::Alive, Answer::KeptAlive { exists: true }) => {
                 // Meanwhile, the key of an earlier run may have ended.
@@ -484,7 +502,9 @@ impl Agent {
 
     fn note_alive(&mut self, now: Nanos, lease: i64) -> RequestId {
         let key = Key::Alive(self.config.node);
-        let record = AliveRecord { schema: Schema, run: self.config.run.unwrap_or_default() };
+        let (run, access) = (self.config.run.unwrap_or_default(), self.confirmed);
+        let record = AliveRecord { schema: Schema, run, access };
+        self.noting = access;
         let mod_revision = self.state.revision(&key);
         let compares = vec![Compare { key: key.clone(), mod_revision }];
         let puts = vec![Put { key, value: record.encode().into(), lease: Some(lease) }];

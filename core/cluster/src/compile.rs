@@ -6,14 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nearflash_device::MirrorKey;
-use nearflash_records::Key;
 use nearflash_records::record::{
     AddressTls, Door, JOBS_LEVEL, MirrorRecord, NodeRecord, VolumeRecord, VolumeState,
 };
 use nearflash_records::state::{ClusterState, Inconsistent, MirrorView, NewPlace};
 use nearflash_records::users::questions;
+use nearflash_records::{AccessRecords, Key};
 use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -39,6 +40,8 @@ pub struct Tables {
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
     /// The volumes of which another node asks who uses them, with the number of the question.
     pub questions: BTreeMap<Uuid, u64>,
+    /// The list of access that the nodes share; `None` if each has its own.
+    pub access: Option<Arc<AccessRecords>>,
 }
 
 impl Tables {
@@ -260,7 +263,8 @@ pub struct SlicePlace {
 pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
     let (elsewhere, questions) = (elsewhere(state, node), questions(state, node));
     let to_zero = places_to_zero(state, node).collect();
-    let mut tables = Tables { elsewhere, questions, to_zero, ..Tables::default() };
+    let access = state.shares_access().then(|| Arc::clone(state.access()));
+    let mut tables = Tables { elsewhere, questions, to_zero, access, ..Tables::default() };
     let has_jobs = state.cluster().is_some_and(|it| it.feature_level >= JOBS_LEVEL);
     for (uuid, volume) in state.volumes() {
         if volume.state == VolumeState::Removing {

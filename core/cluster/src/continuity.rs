@@ -150,7 +150,7 @@ impl Known<'_> {
     pub(crate) fn shows_deletion(&self, key: &Key, at: &dyn Fn(&Key) -> ModRevision) -> bool {
         let is_removed = |node: &Uuid| at(&Key::Removed(*node)).0 != 0;
         match key {
-            Key::Cluster | Key::History | Key::Removed(_) | Key::Last(_) => false,
+            Key::Cluster | Key::History | Key::Removed(_) | Key::Last(_) | Key::Access => false,
             Key::Node(node) | Key::Seen(node) => is_removed(node),
             Key::Slice(slice) | Key::Room(slice) => {
                 self.state.node_of(slice).is_some_and(|node| is_removed(&node))
@@ -162,6 +162,8 @@ impl Known<'_> {
             // Nothing is withdrawn with these.
             Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => true,
             Key::On(..) | Key::Alive(_) | Key::Users(..) | Key::Zeroed(..) | Key::Job(_) => true,
+            // Each change of access raises the version.
+            key if key.is_of_access() => at(&Key::Access) > self.state.revision(&Key::Access),
             // The store of a cluster has no others.
             _ => false,
         }

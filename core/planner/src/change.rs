@@ -12,6 +12,7 @@
 //! - It writes nothing if a key that it depends on is damaged.
 
 mod accept;
+mod access;
 mod job;
 mod level;
 mod moves;
@@ -24,6 +25,7 @@ mod volume;
 mod waiting;
 
 pub use accept::accept_restored;
+pub use access::{AccessChange, adopted};
 pub use job::{CLUSTER_JOBS_MAX, ENDED_CLUSTER_JOBS_MAX};
 pub use moves::{AskedMove, MOVES_MAX, job_of_move};
 pub use replace::lost_by_removal;
@@ -129,6 +131,8 @@ pub enum Change {
         /// The places.
         places: Vec<NewPlace>,
     },
+    /// Changes the list of access that the nodes share.
+    Access(AccessChange),
     /// Raises the feature level to that of this program, if every node has such a program.
     RaiseLevel,
     /// Tells the other nodes who uses a volume at a node. An answer with a higher number than all others is
@@ -261,6 +265,7 @@ impl Change {
             Self::CancelJob { job } => job::cancel(state, *job),
             Self::FailJob { job, error } => job::fail(state, *job, error),
             Self::NoteZeroed { places } => steps::note_zeroed(state, places),
+            Self::Access(it) => access::change(state, it),
             Self::RaiseLevel => level::raise(state),
             Self::TellUsers { volume, node, number, users } => {
                 users::tell(state, (*volume, *node), *number, users)
@@ -313,11 +318,16 @@ impl<'a> Draft<'a> {
     /// Notes that the transaction depends on the key.
     fn decided_on(&mut self, key: Key) -> Result<(), Refusal> {
         self.state.check(&key)?;
+        self.compare(key);
+        Ok(())
+    }
+
+    /// Compares the key, also that of a damaged record, which the transaction replaces or deletes.
+    fn compare(&mut self, key: Key) {
         if !self.txn.compares.iter().any(|it| it.key == key) {
             let mod_revision = self.state.revision(&key);
             self.txn.compares.push(Compare { key, mod_revision });
         }
-        Ok(())
     }
 
     /// Writes a record. One that no node could read again is refused.

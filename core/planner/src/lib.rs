@@ -13,9 +13,9 @@ mod refusal;
 pub mod usage;
 
 pub use change::{
-    AskedMove, Awaited, Begin, CLUSTER_JOBS_MAX, Change, ENDED_CLUSTER_JOBS_MAX, MOVES_MAX,
-    NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, accept_restored, job_of_move,
-    lost_by_removal, waits_for,
+    AccessChange, AskedMove, Awaited, Begin, CLUSTER_JOBS_MAX, Change, ENDED_CLUSTER_JOBS_MAX,
+    MOVES_MAX, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec, accept_restored, adopted,
+    job_of_move, lost_by_removal, waits_for,
 };
 pub use create::{Asked, Misfit, Store, store_of, whole_blocks};
 pub use refusal::{Affected, Away, FreeList, Lost, Refusal};

@@ -92,7 +92,7 @@ impl Model {
 
     /// Notes that a node runs, or that it does not.
     pub fn set_alive(&mut self, number: u16, is_alive: bool) {
-        let record = AliveRecord { schema: Schema, run: number.into() };
+        let record = AliveRecord { schema: Schema, run: number.into(), access: None };
         let value = is_alive.then(|| record.encode());
         self.write(vec![(Key::Alive(node(number)).path(CLUSTER), value)]);
     }

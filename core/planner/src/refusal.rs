@@ -76,6 +76,17 @@ pub enum Refusal {
          If-Match"
     )]
     NoGeneration,
+    /// The list of access has changed since the caller decided on it.
+    #[error(
+        "nothing was changed: another change of the cluster's access came first: repeat the call"
+    )]
+    AccessChanged,
+    /// The node goes on by its own access in a cluster that has a list.
+    #[error(
+        "nothing was changed: this node goes by its own access, which is not in the list of the cluster: see \
+         'nearflash status', and 'nearflash cluster adopt-access'"
+    )]
+    OwnAccess,
     /// The call needs a cluster.
     #[error(
         "this node serves no cluster: start it with --cluster, after 'nearflash cluster init' or \

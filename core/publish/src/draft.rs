@@ -40,47 +40,68 @@ impl Draft {
     pub fn between(old: &Records, new: &Records, known: &Revisions) -> Self {
         let mut it = Self::default();
         it.volumes(&old.space, &new.space, known);
-        it.differences(
+        it.access(old, new);
+        it.last(Numbered::Job, old.last_job, new.last_job);
+        it.had(old, new);
+        match (old.list, new.list) {
+            (Some(_), None) => it.deletes.push(Key::Access),
+            (old, Some(list)) if old != Some(list) => it.put(Key::Access, &list),
+            _ => {}
+        }
+        it
+    }
+
+    /// The change of access alone: what is written, and what is deleted.
+    pub fn of_access(old: &Records, new: &Records) -> (Vec<Put>, Vec<Key>) {
+        let mut it = Self::default();
+        it.access(old, new);
+        it.had(old, new);
+        (it.puts, it.deletes)
+    }
+
+    fn access(&mut self, old: &Records, new: &Records) {
+        self.differences(
             (credentials(&old.grants), credentials(&new.grants)),
             |id| Key::Credential((*id).clone()),
             |credential| to_json(&recorded::credential_record(credential)),
         );
-        it.differences(
+        self.differences(
             (grants(&old.grants), grants(&new.grants)),
             |number| Key::Grant(*number),
             |grant| to_json(&recorded::grant_record(grant)),
         );
-        it.differences(
+        self.differences(
             (accounts(&old.accounts), accounts(&new.accounts)),
             |user| Key::Chap(Text::new(user)),
             |account| to_json(&recorded::chap_record(account)),
         );
-        it.differences(
+        self.differences(
             (tokens(&old.tokens), tokens(&new.tokens)),
             |name| Key::Token((*name).clone()),
             |token| to_json(&token.record()),
         );
         let (old_hosts, new_hosts) = (hosts(&old.hosts), hosts(&new.hosts));
-        it.differences(
+        self.differences(
             (by_ref(&old_hosts), by_ref(&new_hosts)),
             |host| Key::Host(Text::new(host)),
             |keys| to_json(&keys.map_or_else(HostRecord::of_removed, recorded::host_record)),
         );
-        it.differences(
+        self.differences(
             (lists(&old.host_volumes), lists(&new.host_volumes)),
             |host| Key::List(Text::new(host)),
             |list| to_json(&recorded::list_record(list)),
         );
-        it.last(Numbered::Grant, old.grants.last_number(), new.grants.last_number());
-        it.last(Numbered::Job, old.last_job, new.last_job);
+        self.last(Numbered::Grant, old.grants.last_number(), new.grants.last_number());
+    }
+
+    fn had(&mut self, old: &Records, new: &Records) {
         for ((kind, old), (_, new)) in has_had(old).into_iter().zip(has_had(new)) {
             match (old, new) {
-                (false, true) => it.put(Key::Had(kind), &FactRecord { schema: Schema }),
-                (true, false) => it.deletes.push(Key::Had(kind)),
+                (false, true) => self.put(Key::Had(kind), &FactRecord { schema: Schema }),
+                (true, false) => self.deletes.push(Key::Had(kind)),
                 _ => {}
             }
         }
-        it
     }
 
     /// Writes the records of the devices that are given now, and deletes the others.

@@ -9,6 +9,7 @@ use nearflash_access::{
 };
 use nearflash_cluster::compile::HostDoors;
 use nearflash_nvme::hosts::HostTable;
+use nearflash_records::AccessRecord;
 use nearflash_request::{HostRights, UnlistedHosts, VolumeId};
 use nearflash_space::{Name, Space, Volume};
 use uuid::Uuid;
@@ -37,6 +38,8 @@ pub struct Records {
     pub hosts: HostTable,
     /// The volumes of the hosts that have a list.
     pub host_volumes: HostVolumes,
+    /// The list of access of a cluster that these rights are a copy of; `None` if they are this node's own.
+    pub list: Option<AccessRecord>,
     /// The volumes of the other hosts, if the configuration says it.
     pub unlisted_hosts: Option<UnlistedHosts>,
     /// Who enters without a key although others had one. The configuration has it, not the catalog.
@@ -100,15 +103,29 @@ impl Records {
     }
 
     /// Deletes grants on volumes that no longer exist, and takes these out of the lists of hosts, so that a later
-    /// volume of the same name has none.
+    /// volume of the same name has none. Those of a cluster's list may be of volumes that other nodes have.
     pub fn forget_rights_on_gone_volumes(&mut self) {
-        let Self { space, grants, host_volumes, keeps_all_grants, .. } = self;
-        if *keeps_all_grants {
+        let Self { space, grants, host_volumes, keeps_all_grants, list, .. } = self;
+        if *keeps_all_grants || list.is_some() {
             return;
         }
         let is_there = |uuid| space.volumes().any(|volume| volume.uuid == uuid);
         grants.keep_those_on(is_there);
         host_volumes.keep_those_on(is_there);
+    }
+
+    /// Takes the rights on a volume that is gone.
+    pub fn forget_rights_on(&mut self, volume: Uuid) {
+        self.grants.keep_those_on(|it| it != volume);
+        self.host_volumes.keep_those_on(|it| it != volume);
+    }
+
+    /// Whether there are credentials, grants, accounts, keys, lists or tokens.
+    pub fn has_access(&self) -> bool {
+        let Self { grants, accounts, tokens, hosts, host_volumes, .. } = self;
+        grants.credentials().len() + grants.grants().count() > 0
+            || accounts.iter().count() + tokens.iter().count() > 0
+            || hosts.iter().count() + hosts.removed().count() + host_volumes.iter().count() > 0
     }
 
     /// The rights of hosts and initiators.

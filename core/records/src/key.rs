@@ -73,8 +73,10 @@ pub enum Key {
     Job(u64),
     /// `last/<kind>`: the highest number that was given out.
     Last(Numbered),
-    /// `had/<kind>`: the node has had one at least once.
+    /// `had/<kind>`: there has been one at least once.
     Had(Closing),
+    /// `access`: the version of the list of access that the nodes of a cluster share.
+    Access,
     /// `removed/volume/<name>`: a volume of this name was removed.
     RemovedVolume(Name),
 }
@@ -191,15 +193,26 @@ impl Key {
     /// Whether the cluster's store can have the key.
     pub fn is_of_cluster(&self) -> bool {
         match self {
-            Self::Device(_) | Self::Rights(_) | Self::Had(_) | Self::Last(Numbered::Grant) => false,
-            Self::Credential(_) | Self::Grant(_) | Self::Chap(_) | Self::Token(_) => false,
-            Self::Host(_) | Self::List(_) | Self::RemovedVolume(_) => false,
+            Self::Device(_) | Self::Rights(_) | Self::RemovedVolume(_) => false,
             Self::Cluster | Self::History | Self::Node(_) | Self::NodeName(_) => true,
             Self::Ordinal(_) | Self::VolumeName(_) | Self::Nsid(..) | Self::Slice(_) => true,
             Self::Room(_) | Self::Volume(_) | Self::Mirror(_) | Self::Replicas(_) => true,
             Self::On(..) | Self::Alive(_) | Self::Seen(_) | Self::Removed(_) => true,
             Self::Users(..) | Self::Zeroed(..) | Self::Job(_) | Self::Last(Numbered::Job) => true,
+            _ => self.is_of_access(),
         }
+    }
+
+    /// Whether the key is one of access: who may use which volumes.
+    pub fn is_of_access(&self) -> bool {
+        let has_no_secret = matches!(self, Self::Access | Self::List(_) | Self::Token(_));
+        let is_about = matches!(self, Self::Had(_) | Self::Last(Numbered::Grant));
+        has_no_secret || is_about || self.is_secret()
+    }
+
+    /// Whether the value has a secret, which the cluster's store has sealed.
+    pub fn is_secret(&self) -> bool {
+        matches!(self, Self::Credential(_) | Self::Grant(_) | Self::Chap(_) | Self::Host(_))
     }
 
     /// The key's whole name in the store.
@@ -250,6 +263,7 @@ impl fmt::Display for Key {
             Self::Last(kind) => write!(f, "last/{kind}"),
             Self::Had(kind) => write!(f, "had/{kind}"),
             Self::RemovedVolume(name) => write!(f, "removed/volume/{name}"),
+            Self::Access => f.write_str("access"),
         }
     }
 }
@@ -312,6 +326,7 @@ fn parse_own(parts: &[&str]) -> Option<Key> {
         ["had", "account"] => Key::Had(Closing::Account),
         ["had", "list"] => Key::Had(Closing::List),
         ["removed", "volume", name] => Key::RemovedVolume(name.parse().ok()?),
+        ["access"] => Key::Access,
         _ => return None,
     })
 }
@@ -323,7 +338,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..30u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..31u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -361,6 +376,7 @@ mod tests {
                             [usize::try_from(number % 3).unwrap()],
                     ),
                     28 => Key::Zeroed(mirror, number / 2),
+                    29 => Key::Access,
                     _ => Key::Alive(first),
                 }
             },

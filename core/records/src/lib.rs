@@ -3,6 +3,7 @@
 //! Records lie in a store, which is a map of keys with revisions. A change is one [`Txn`]: the keys that it was
 //! decided on, with their revisions, and what it writes and deletes. This crate opens no connection and no file.
 
+pub mod access;
 pub mod check;
 mod endpoint;
 pub mod kept;
@@ -15,6 +16,7 @@ pub mod store;
 pub mod token;
 pub mod users;
 
+pub use access::{AccessRecord, AccessRecords};
 pub use endpoint::{CLIENT_PORT, Endpoint, ParseEndpointError, listed};
 pub use kept::Seen;
 pub use key::{Key, ParseKeyError, prefix};

@@ -3,7 +3,6 @@
 //! The names and meanings of the fields are permanent; a field that a later version adds has a default. The
 //! records of rights stand as they stood before this store had keys, without a schema.
 
-mod access;
 mod reservations;
 mod state;
 mod volume;
@@ -17,11 +16,11 @@ use crate::key::Key;
 use crate::record::{Record, Schema};
 use crate::store::{Compare, ModRevision, Put, Txn};
 
-pub use crate::record::LastRecord;
-pub use access::{
+pub use crate::access::{
     ChapRecord, CredentialRecord, GrantRecord, HostRecord, HostVolumesRecord, TokenRecord,
     TokenScopeRecord,
 };
+pub use crate::record::{FactRecord, LastRecord};
 pub use reservations::{ReservationsRecord, RightsRecord};
 pub use state::{Content, LocalState};
 pub use volume::{Layout, Runs, VolumeRecord, VolumeSchema};
@@ -39,14 +38,6 @@ pub struct DeviceRecord {
     /// It failed to make something durable, and nobody has cleared that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
-}
-
-/// A fact: the key says it.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct FactRecord {
-    /// The schema.
-    pub schema: Schema,
 }
 
 /// A job that has not ended.
@@ -88,8 +79,6 @@ pub enum JobState {
     /// It has begun.
     Running,
 }
-
-impl Record for FactRecord {}
 
 impl Record for JobRecord {}
 

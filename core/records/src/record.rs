@@ -11,9 +11,9 @@ mod volume;
 
 pub use job::{JOB_ERROR_LEN_MAX, JobKind, JobRecord, JobState, MovesRecord, Worker};
 pub use node::{
-    ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord,
-    JOBS_LEVEL, MOVES_LEVEL, NodeRecord, RemovedRecord, SeenRecord, UsersRecord, level_of,
-    version_with_level,
+    ACCESS_LEVEL, ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL,
+    HistoryRecord, JOBS_LEVEL, MOVES_LEVEL, NodeRecord, RemovedRecord, SeenRecord, UsersRecord,
+    level_of, version_with_level,
 };
 pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
@@ -46,6 +46,12 @@ pub enum RecordError {
     /// It is not JSON, or lacks a field, or has one that is unknown or of another type.
     #[error("is damaged: {0}")]
     Damaged(Box<str>),
+    /// Its seal does not open.
+    #[error(
+        "does not open: another cluster's token has sealed it, or it was moved: write the record anew, or \
+         restore it from a snapshot of this cluster"
+    )]
+    Sealed,
     /// A field is out of its range.
     #[error("is damaged: {0}")]
     Range(&'static str),
@@ -150,6 +156,16 @@ pub struct LastRecord {
 }
 
 impl Record for LastRecord {}
+
+/// A fact: the key says it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FactRecord {
+    /// The schema.
+    pub schema: Schema,
+}
+
+impl Record for FactRecord {}
 
 /// A field whose text is that of `Display` and `FromStr`.
 pub(crate) mod as_text {

@@ -5,17 +5,20 @@
 //! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use nearflash_device::MirrorKey;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
+use crate::access::AccessRecords;
 use crate::key::{Key, Numbered, ParseKeyError};
 use crate::record::{
-    AliveRecord, ClusterRecord, HistoryRecord, JobRecord, JobState, LastRecord, MirrorRecord,
-    MovesRecord, NodeRecord, OwnerRecord, Placement, Record, RecordError, RemovedRecord,
-    ReplicaRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord, VolumeRecord, VolumeState,
+    ACCESS_LEVEL, AliveRecord, ClusterRecord, HistoryRecord, JobRecord, JobState, LastRecord,
+    MirrorRecord, MovesRecord, NodeRecord, OwnerRecord, Placement, Record, RecordError,
+    RemovedRecord, ReplicaRecord, ReplicasRecord, RoomRecord, SliceRecord, UsersRecord,
+    VolumeRecord, VolumeState,
 };
 use crate::store::{Found, ModRevision};
 
@@ -45,6 +48,7 @@ pub struct ClusterState {
     last_job: BTreeMap<(), LastRecord>,
     /// The places that have been zeroed: the mirror, and the ordinal of the replica.
     zeroed: BTreeSet<(MirrorKey, u32)>,
+    access: Arc<AccessRecords>,
 }
 
 /// A key that cannot be used.
@@ -208,7 +212,7 @@ impl ClusterState {
                 Ok(())
             }
             // Of a key of a node's own store, `apply` has refused the value.
-            _ => Ok(()),
+            _ => Arc::make_mut(&mut self.access).set(key, value),
         }
     }
 
@@ -232,7 +236,7 @@ impl ClusterState {
             Key::Job(number) => drop(self.jobs.remove(number)),
             Key::Last(Numbered::Job) => drop(self.last_job.remove(&())),
             Key::Zeroed(mirror, ordinal) => drop(self.zeroed.remove(&(*mirror, *ordinal))),
-            _ => {}
+            _ => Arc::make_mut(&mut self.access).forget(key),
         }
     }
 
@@ -334,6 +338,16 @@ impl ClusterState {
     /// The answers of nodes to the last questions who uses which volume, by volume and node.
     pub fn users(&self) -> &BTreeMap<(Uuid, Uuid), UsersRecord> {
         &self.users
+    }
+
+    /// The list of access that the nodes share; empty below the feature level that has one.
+    pub fn access(&self) -> &Arc<AccessRecords> {
+        &self.access
+    }
+
+    /// Whether the nodes share one list of access.
+    pub fn shares_access(&self) -> bool {
+        self.cluster().is_some_and(|it| it.feature_level >= ACCESS_LEVEL)
     }
 
     /// The jobs, in the order of their numbers.

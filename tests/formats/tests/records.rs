@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use nearflash_records::Key;
 use nearflash_records::local::{
     ChapRecord, CredentialRecord, DeviceRecord, FactRecord, GrantRecord, HostRecord,
     HostVolumesRecord, JobRecord as LocalJob, LastRecord, RightsRecord, TokenRecord,
@@ -17,6 +16,7 @@ use nearflash_records::record::{
     AliveRecord, ClusterRecord, HistoryRecord, JobRecord, MirrorRecord, NodeRecord, OwnerRecord,
     RemovedRecord, ReplicasRecord, RoomRecord, SeenRecord, SliceRecord, UsersRecord, VolumeRecord,
 };
+use nearflash_records::{AccessRecord, Key};
 use serde::de::value::Error as Asked;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize, forward_to_deserialize_any};
@@ -107,7 +107,7 @@ fn check<R: Serialize + for<'de> Deserialize<'de>>(key: &Key, section: &Section)
 }
 
 /// The number of kinds of keys, which [`compare`] counts.
-const KINDS: usize = 30;
+const KINDS: usize = 31;
 
 /// Compares a section with the record of a key. Returns the number of the key's kind: a new kind gets the next one,
 /// and [`KINDS`] grows.
@@ -146,6 +146,7 @@ fn compare(key: &Key, is_cluster: bool, section: &Section) -> usize {
         Key::Had(_) => (27, check::<FactRecord>),
         Key::RemovedVolume(_) => (28, check::<FactRecord>),
         Key::Zeroed(..) => (29, check_empty),
+        Key::Access => (30, check::<AccessRecord>),
     };
     check(key, section);
     kind

@@ -11,6 +11,7 @@ mod external_etcd;
 mod mirrored;
 mod moves;
 mod one_create;
+mod one_list;
 mod restored;
 mod shared;
 mod stale;

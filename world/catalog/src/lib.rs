@@ -31,7 +31,9 @@ use std::sync::Mutex;
 use nearflash_data_dir::{DataDirError, Lock, make_private_dir, make_private_file, sync_dir};
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::local::Content;
+use nearflash_records::record::{Record as _, Schema};
 use nearflash_records::store::ModRevision;
+use nearflash_records::{AccessRecord, AccessRecords, Compare, Key, Put, Txn};
 use redb::{
     Database, ReadTransaction, ReadableTable, TableDefinition, TableHandle, WriteTransaction,
 };
@@ -256,6 +258,32 @@ impl Catalog {
             content.found.insert(key, (record, ModRevision(revision)));
         }
         Ok(content)
+    }
+
+    /// The records of access.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or one of the records is damaged.
+    pub fn access(&self) -> Result<AccessRecords, CatalogError> {
+        let mut access = AccessRecords::default();
+        for (key, (value, _)) in &self.read()?.found {
+            access.set(key, value).map_err(|_| self.damaged(&key.to_string()))?;
+        }
+        Ok(access)
+    }
+
+    /// Notes that the records of access are a copy of the list of this cluster, of no known version.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn note_list(&self, cluster: Uuid) -> Result<(), CatalogError> {
+        let content = self.read()?;
+        let mod_revision = content.found.get(&Key::Access).map(|(_, it)| *it).unwrap_or_default();
+        let record = AccessRecord { schema: Schema, cluster, version: 0, change: Uuid::nil() };
+        let compares = vec![Compare { key: Key::Access, mod_revision }];
+        let value = record.encode().into();
+        let puts = vec![Put { key: Key::Access, value, lease: None }];
+        self.commit(&Txn { compares, puts, deletes: Vec::new() }).map(drop)
     }
 
     /// The number under `key` in the table `meta`; 0 before the first write.

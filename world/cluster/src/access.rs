@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use nearflash_records::token::{External, PeerSecret, Tls};
-use nearflash_records::{Endpoint, listed};
+use nearflash_records::{Endpoint, Key, listed};
 use uuid::Uuid;
 
 use super::error::ClusterError;
 use super::member::{Folder, Member};
+use super::seal::Seal;
 
 /// The time for which an endpoint may be silent.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -84,6 +85,8 @@ impl StoreAccess {
 pub(super) struct Way {
     pub(super) options: ConnectOptions,
     external: Option<External>,
+    /// That of a machine that has a token.
+    seal: Option<Seal>,
 }
 
 impl Way {
@@ -93,8 +96,10 @@ impl Way {
         let options = ConnectOptions::new().with_connect_timeout(CALL_TIMEOUT);
         let tls = external.map_or(Tls::Mutual, |it| it.tls);
         let external = external.cloned();
+        let token = folder.own_token().ok();
+        let seal = token.map(|token| Seal::new(&token.peer_secret, token.cluster));
         if tls == Tls::None {
-            return Ok(Self { options, external });
+            return Ok(Self { options, external, seal });
         }
         let mut certificates =
             TlsOptions::new().ca_certificate(Certificate::from_pem(read(folder.authority())?));
@@ -102,7 +107,7 @@ impl Way {
             let own = Identity::from_pem(read(folder.certificate())?, read(folder.key())?);
             certificates = certificates.identity(own);
         }
-        Ok(Self { options: options.with_tls(certificates), external })
+        Ok(Self { options: options.with_tls(certificates), external, seal })
     }
 
     /// Whether nearflash does not run that etcd.
@@ -142,6 +147,23 @@ impl Way {
     /// The key of the cluster with that name in etcd.
     pub(super) fn key<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(self.prefix()).unwrap_or(name)
+    }
+
+    /// The value of a key of the cluster as etcd gets it. A secret that cannot be sealed becomes an empty value.
+    pub(super) fn sealed(&self, key: &Key, path: &str, value: &[u8]) -> Vec<u8> {
+        match &self.seal {
+            _ if !key.is_secret() => value.to_vec(),
+            Some(seal) => seal.seal(path, value).unwrap_or_default(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The value of a key of the cluster as etcd has it, opened. One that does not open stays sealed, and so is no
+    /// record.
+    pub(super) fn opened(&self, path: &str, value: &[u8]) -> Vec<u8> {
+        let seal = self.seal.as_ref().filter(|seal| seal.is_for(path));
+        let opened = seal.and_then(|seal| seal.open(path, value));
+        opened.map_or_else(|| value.to_vec(), |opened| opened.to_vec())
     }
 
     /// The text before each key.

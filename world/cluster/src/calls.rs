@@ -349,12 +349,13 @@ impl Calls {
     }
 
     fn txn(&self, txn: &ClusterTxn) -> Txn {
-        transaction(txn, |key| self.name(key))
+        transaction(txn, &self.way, self.cluster)
     }
 }
 
-/// A transaction for etcd, in which keys have these names.
-pub(super) fn transaction(txn: &ClusterTxn, name: impl Fn(&Key) -> String) -> Txn {
+/// A transaction for etcd. Secrets are sealed.
+pub(super) fn transaction(txn: &ClusterTxn, way: &Way, cluster: Uuid) -> Txn {
+    let name = |key: &Key| way.name(&key.path(cluster));
     let compare = |it: &nearflash_records::Compare| {
         let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
         Compare::mod_revision(name(&it.key), CompareOp::Equal, revision)
@@ -362,7 +363,8 @@ pub(super) fn transaction(txn: &ClusterTxn, name: impl Fn(&Key) -> String) -> Tx
     let compares: Vec<Compare> = txn.compares.iter().map(compare).collect();
     let puts = txn.puts.iter().map(|it| {
         let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
-        TxnOp::put(name(&it.key), it.value.to_vec(), options)
+        let value = way.sealed(&it.key, &it.key.path(cluster), &it.value);
+        TxnOp::put(name(&it.key), value, options)
     });
     let deletes = txn.deletes.iter().map(|it| TxnOp::delete(name(it), None));
     Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())
@@ -389,9 +391,11 @@ fn is_of(store: StoreId, header: Option<&etcd_client::ResponseHeader>) -> bool {
 }
 
 pub(super) fn found(way: &Way, pair: &KeyValue, with_value: bool) -> Found {
+    let name = String::from_utf8_lossy(pair.key());
+    let key = way.key(&name).to_owned();
     Found {
-        key: way.key(&String::from_utf8_lossy(pair.key())).to_owned(),
-        value: with_value.then(|| pair.value().to_vec()),
+        value: with_value.then(|| way.opened(&key, pair.value())),
+        key,
         mod_revision: ModRevision(u64::try_from(pair.mod_revision()).unwrap_or_default()),
     }
 }

@@ -229,7 +229,7 @@ impl Store {
     /// Carries out a transaction. Returns whether its comparisons held. It may take effect also if there is
     /// no answer.
     pub(super) fn txn(&self, cluster: Uuid, txn: &ClusterTxn) -> Result<bool, StoreError> {
-        let txn = transaction(txn, |key| self.way.name(&key.path(cluster)));
+        let txn = transaction(txn, &self.way, cluster);
         let answer = self.ask(async |mut client: Client| client.txn(txn.clone()).await)?;
         Ok(answer.succeeded())
     }

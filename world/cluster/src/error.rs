@@ -49,6 +49,12 @@ pub enum StoreError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ClusterError {
+    /// The nodes do not share a list of access.
+    #[error(
+        "the nodes of this cluster do not share a list of access yet: finish the upgrade first, with 'nearflash \
+         cluster upgrade'"
+    )]
+    NoList,
     /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),

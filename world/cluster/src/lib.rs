@@ -17,6 +17,7 @@
 
 mod accept;
 mod access;
+mod adopt;
 mod calls;
 mod client;
 mod clock;
@@ -31,6 +32,7 @@ mod member;
 mod pki;
 mod pulse;
 mod remove;
+mod seal;
 mod status;
 mod stored;
 mod supervisor;
@@ -41,6 +43,7 @@ mod told;
 
 pub use accept::{Kept, Restored, accept_restored};
 pub use access::StoreAccess;
+pub use adopt::{Adopted, adopt_access};
 pub use calls::{Calls, Members, Swap};
 pub use clock::{boot_time, now};
 pub use error::{ClusterError, StoreError};

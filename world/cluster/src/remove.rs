@@ -73,7 +73,7 @@ pub struct Upgraded {
 }
 
 /// A way to the cluster's store.
-struct Way {
+pub(super) struct Way {
     folder: Folder,
     member: Member,
     store: Store,
@@ -192,14 +192,18 @@ pub fn upgrade(data_dir: &Path, say: Say<'_>) -> Result<Upgraded, ClusterError> 
 }
 
 impl Way {
-    fn of(data_dir: &Path) -> Result<Self, ClusterError> {
+    pub(super) fn of(data_dir: &Path) -> Result<Self, ClusterError> {
         let folder = Folder::of(data_dir);
         let member = folder.joined()?;
         let store = Store::of(&folder, &member)?;
         Ok(Self { folder, member, store })
     }
 
-    fn state(&self) -> Result<ClusterState, ClusterError> {
+    pub(super) fn cluster(&self) -> Uuid {
+        self.member.cluster
+    }
+
+    pub(super) fn state(&self) -> Result<ClusterState, ClusterError> {
         Ok(self.store.state(self.member.cluster)?)
     }
 
@@ -227,7 +231,7 @@ impl Way {
     }
 
     /// Carries a change out, step by step. Returns the number of replicas that got a place.
-    fn carry_out(&self, change: &Change, say: Say<'_>) -> Result<usize, ClusterError> {
+    pub(super) fn carry_out(&self, change: &Change, say: Say<'_>) -> Result<usize, ClusterError> {
         let (mut begun, mut missed, mut replaced) = (false, 0, 0);
         loop {
             let Step::Submit(txn) = change.plan(&self.state()?, begun)? else {

@@ -90,6 +90,8 @@ enum Command {
     Zeroed(NewPlace),
     /// A place could not be zeroed for this job.
     ZeroingFailed(u64, String),
+    /// The node serves by this version of the list of access.
+    ConfirmAccess(u64),
     /// Hand all mirrors over, and say so.
     Leave(Sender<()>),
     Stop,
@@ -216,6 +218,12 @@ impl Follower {
             Err(RecvTimeoutError::Timeout) => Err(ChangeError::Unknown),
             Err(RecvTimeoutError::Disconnected) => Err(ChangeError::Stopped),
         }
+    }
+
+    /// All cores of the node serve by this version of the list of access, the node has kept it, and older requests
+    /// have ended.
+    pub(crate) fn confirm_access(&self, version: u64) {
+        let _ = self.commands.send(Command::ConfirmAccess(version));
     }
 
     /// The known content of the store.
@@ -363,6 +371,9 @@ impl Driver {
                     Some(Command::Zeroed(place)) => self.agent.handle_zeroed(boot_time(), place),
                     Some(Command::ZeroingFailed(job, error)) => {
                         self.agent.handle_zeroing_failed(boot_time(), job, error);
+                    }
+                    Some(Command::ConfirmAccess(version)) => {
+                        self.agent.confirm_access(boot_time(), version);
                     }
                     Some(Command::Leave(sender)) => self.leave(sender),
                     Some(Command::Stop) | None => return,

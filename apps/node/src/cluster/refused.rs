@@ -7,7 +7,7 @@ use nearflash_cluster_store::PulseError;
 use nearflash_mirror::membership::wire::WireError;
 use nearflash_shard::Claim;
 
-use crate::refusals::Refusal;
+use nearflash_journal::refusals::Refusal;
 
 /// Logs and counts such a connection.
 pub(super) fn refused(peer: SocketAddr, error: &PulseError) {

@@ -12,17 +12,17 @@ pub(super) use tokens::scope_of;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use nearflash_access::{Accounts, Grants, Tokens};
 use nearflash_config::ValueError;
 use nearflash_nvme::DISCOVERY_NQN;
 use nearflash_planner::Refusal;
 use nearflash_planner::access::check_first_list;
 use nearflash_publish::Records;
-use nearflash_space::Space;
 use zeroize::Zeroizing;
 
 use super::quiesce::PATIENCE;
+use super::shared_list::{self, Changed};
 use super::{Node, now};
+use crate::Ticket;
 use crate::error::NodeError;
 
 /// A value of a call.
@@ -64,25 +64,54 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
 }
 
 impl Node {
-    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores.
-    fn change_grants<T>(
+    /// Makes a change of access on a copy, and publishes it to the cores. It is effective when this returns: no
+    /// request that it forbids is under way, except on the nodes that are named.
+    pub(super) fn change_access<T>(
         &self,
-        change: impl FnOnce(&mut Grants, &Space) -> Result<T, Refusal>,
-    ) -> Result<T, NodeError> {
+        change: impl Fn(&mut Records) -> Result<T, Refusal>,
+    ) -> Result<Changed<T>, NodeError> {
+        if shared_list::is_shared(self) {
+            return shared_list::change(self, change);
+        }
         let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
-        let changed = change(&mut fresh.grants, &fresh.space)?;
+        let changed = change(&mut fresh)?;
+        self.check_first_list(&fresh)?;
         self.record(&mut fresh)?;
-        let (mut next, shown_at) = (self.next(), now());
-        next.follow_clients(&fresh, shown_at);
-        let ticket = self.cores.serve(next, Vec::new(), Vec::new());
-        self.replace(fresh, shown_at);
+        let are_files = fresh.grants != self.served().recorded.grants;
+        let ticket = self.show_access(fresh);
         drop(one);
         self.wait_for(&ticket)?;
-        if !self.end_earlier_rights_on_files() {
+        if are_files && !self.end_earlier_rights_on_files() {
             return Err(NodeError::NotQuiesced);
         }
-        Ok(changed)
+        Ok((changed, Vec::new()))
+    }
+
+    /// Publishes the access of these records. The caller holds the lock of changes.
+    pub(super) fn show_access(&self, fresh: Records) -> Ticket {
+        let (mut next, shown_at, old) = (self.next(), now(), self.copy());
+        let before = Arc::clone(&next.rights);
+        next.keyed = Arc::new(fresh.hosts.keyed());
+        if fresh.host_rights() != *before {
+            next.follow_rights(&fresh);
+        } else if fresh.accounts != old.accounts {
+            next.follow_initiators(&fresh);
+        }
+        let are_grants = fresh.grants != old.grants;
+        if are_grants {
+            next.follow_clients(&fresh, shown_at);
+        }
+        let served = fresh.space.served().map(|volume| volume.id).collect::<Vec<_>>();
+        let quiesce = next.rights.reduced_since(&before, served).to_vec();
+        let tls_hosts = (fresh.hosts != old.hosts).then(|| fresh.hosts.tls());
+        // Before the cores ask for the keys of a new host.
+        self.adopt(fresh);
+        if are_grants {
+            self.served().shown_at = shown_at;
+        }
+        tls_hosts.into_iter().for_each(|hosts| self.cores.set_tls_hosts(hosts));
+        self.cores.serve(next, Vec::new(), quiesce)
     }
 
     /// Calls on files have the rights of the time at which they arrive, some wait for a thread, and some
@@ -91,54 +120,8 @@ impl Node {
         self.files.get().is_none_or(|owner| owner.end_earlier_rights(PATIENCE))
     }
 
-    /// Likewise. The sessions of a removed user have ended when this returns.
-    fn change_accounts<T>(
-        &self,
-        change: impl FnOnce(&mut Accounts) -> Result<T, Refusal>,
-    ) -> Result<T, NodeError> {
-        let one = self.one_change_of_a_caller()?;
-        let mut fresh = self.copy();
-        let changed = change(&mut fresh.accounts)?;
-        self.record(&mut fresh)?;
-        let mut next = self.next();
-        next.follow_initiators(&fresh);
-        let ticket = self.cores.serve(next, Vec::new(), Vec::new());
-        self.adopt(fresh);
-        drop(one);
-        self.wait_for(&ticket)?;
-        Ok(changed)
-    }
-
-    /// Likewise. Authentications use the new keys; a host whose keys were added or removed is disconnected. One
-    /// whose volumes changed stays connected, and is told.
-    fn change_hosts<T>(
-        &self,
-        change: impl FnOnce(&mut Records) -> Result<T, Refusal>,
-    ) -> Result<T, NodeError> {
-        let one = self.one_change_of_a_caller()?;
-        let mut fresh = self.copy();
-        let changed = change(&mut fresh)?;
-        self.check_first_list(&fresh)?;
-        self.record(&mut fresh)?;
-        let (mut next, tls_hosts) = (self.next(), fresh.hosts.tls());
-        let before = Arc::clone(&next.rights);
-        next.keyed = Arc::new(fresh.hosts.keyed());
-        if fresh.host_rights() != *before {
-            next.follow_rights(&fresh);
-        }
-        let served = fresh.space.served().map(|volume| volume.id).collect::<Vec<_>>();
-        let quiesce = next.rights.reduced_since(&before, served).to_vec();
-        // Before the cores ask for the keys of a new host.
-        self.adopt(fresh);
-        self.cores.set_tls_hosts(tls_hosts);
-        let ticket = self.cores.serve(next, Vec::new(), quiesce);
-        drop(one);
-        self.wait_for(&ticket)?;
-        Ok(changed)
-    }
-
     /// Asks the cores for the connected hosts only if the rule for hosts without a list changes.
-    fn check_first_list(&self, fresh: &Records) -> Result<(), Refusal> {
+    pub(super) fn check_first_list(&self, fresh: &Records) -> Result<(), Refusal> {
         let (was, unlisted) = (self.served().recorded.unlisted(), fresh.unlisted());
         if was == unlisted {
             return Ok(());
@@ -149,18 +132,5 @@ impl Node {
         let initiators = status.initiators.iter().filter(|it| it.target.is_some());
         let initiators = initiators.map(|it| it.initiator.clone());
         check_first_list((was, unlisted), &fresh.host_volumes, hosts.chain(initiators))
-    }
-
-    /// Likewise, where no core needs to know. The next request is checked against the new tokens.
-    fn change_tokens<T>(
-        &self,
-        change: impl FnOnce(&mut Tokens) -> Result<T, Refusal>,
-    ) -> Result<T, NodeError> {
-        let _one = self.one_change_of_a_caller()?;
-        let mut fresh = self.copy();
-        let changed = change(&mut fresh.tokens)?;
-        self.record(&mut fresh)?;
-        self.adopt(fresh);
-        Ok(changed)
     }
 }

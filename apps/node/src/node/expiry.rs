@@ -45,8 +45,8 @@ impl Node {
             if self.health.is_due() {
                 self.save_health(true);
             }
-            crate::refusals::write_due(false);
-            crate::events::report_faults();
+            nearflash_journal::refusals::write_due(false);
+            nearflash_journal::events::report_faults();
             self.expire();
             self.forget_previous_keys();
             let served = self.served();

@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use super::calls::scope_of;
 use super::{Node, condition, now};
-use crate::peer_lines::Source;
-use crate::refusals::Refusal;
+use nearflash_journal::peer_lines::Source;
+use nearflash_journal::refusals::Refusal;
 
 impl Face for Node {
     fn serve(

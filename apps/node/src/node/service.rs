@@ -165,7 +165,7 @@ impl Serve<MetricsShow> for Node {
 
 impl Serve<EventList> for Node {
     fn serve(&self, call: EventList) -> Result<Events, ApiError> {
-        Ok(Events { events: crate::events::after(call.after) })
+        Ok(Events { events: nearflash_journal::events::after(call.after) })
     }
 }
 

@@ -28,7 +28,7 @@ use super::Node;
 use super::board::Board;
 use super::mirrored::Mirrored;
 use super::withdrawn::{Withdrawals, Withdrawn};
-use super::zeroing;
+use super::{shared_list, zeroing};
 use crate::Ticket;
 use crate::remote::place_of;
 
@@ -48,6 +48,8 @@ pub(super) struct Shared {
     links: HashMap<(Uuid, Option<Face>), Vec<usize>>,
     pub(super) mirrored: Mirrored,
     pub(super) withdrawals: Withdrawals,
+    /// The version of the list of access that this process has taken.
+    pub(super) access_shown: Option<u64>,
 }
 
 /// Whether the watcher of the cluster ends.
@@ -90,6 +92,7 @@ impl Node {
     /// it has to wait for them: their end has it called again.
     pub(crate) fn show_cluster(&self) -> bool {
         let _one = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        shared_list::follow(self);
         self.add_remotes();
         self.add_mirrors();
         if let Some(follower) = self.cluster.get() {

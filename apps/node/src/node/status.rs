@@ -57,7 +57,7 @@ impl Node {
             initiators: cores.initiators,
             places: cores.places,
             volume_io: self.volume_io(),
-            refused_logins: crate::refusals::recent(),
+            refused_logins: nearflash_journal::refusals::recent(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         };
         Status { verdict: Verdict::of(&status), ..status }

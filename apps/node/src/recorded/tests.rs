@@ -77,6 +77,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         tokens: Tokens::default(),
         hosts: HostTable::default(),
         host_volumes: HostVolumes::default(),
+        list: None,
         unlisted_hosts: None,
         anonymous: Anonymous::default(),
         portals: Arc::default(),

@@ -10,8 +10,8 @@ use tracing::{error, info, warn};
 
 use super::faults::Faults;
 use super::refused;
-use crate::peer_lines::{Kind, Source};
-use crate::refusals::{PEERS, client_went, may_write, may_write_client};
+use nearflash_journal::peer_lines::{Kind, Source};
+use nearflash_journal::refusals::{PEERS, client_went, may_write, may_write_client};
 
 /// Logs a notice for the operator; returns a notice for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {

@@ -9,8 +9,8 @@ use nearflash_nvme::Status;
 use nearflash_nvme::serving::Refusal as Refused;
 use nearflash_shard::{Claim, Notice, Peer, PeerError, Protocol, TlsFault, TlsKeyRefused};
 
-use crate::peer_lines::Kind;
-use crate::refusals::{PEERS, Refusal, may_write};
+use nearflash_journal::peer_lines::Kind;
+use nearflash_journal::refusals::{PEERS, Refusal, may_write};
 
 /// Logs a refusal; returns any other notice.
 pub(super) fn log(notice: Notice) -> Option<Notice> {

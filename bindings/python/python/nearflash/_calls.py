@@ -1,16 +1,24 @@
 """The requests that all methods of `nearflash.admin.Admin` are made of."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from nearflash import _http
 from nearflash._http import Request
 
-__all__ = ["Calls", "change"]
+__all__ = ["Calls", "UnconfirmedWarning", "change"]
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
+
+
+class UnconfirmedWarning(UserWarning):
+    """A change of access is made, and some nodes of the cluster have not confirmed it within 5 s.
+
+    They may still go by the rights before it. See docs/access.md.
+    """
 
 
 class Calls:
@@ -65,9 +73,13 @@ class Calls:
         try:
             document = json.loads(text)
             content: T = _http.parsed(kind, document if field is None else document[field])
+            nodes = document.get("unconfirmed", [])
         except (ValueError, KeyError, TypeError) as error:
             message = f"the answer of {self._door.address} is not a document: {error}"
             raise _http.invalid(message) from error
+        if nodes:
+            message = f"nodes that may not serve by this change yet: {', '.join(nodes)}"
+            warnings.warn(message, UnconfirmedWarning, stacklevel=4)
         return content
 
 

@@ -912,6 +912,10 @@ class NewCredential:
     secret: str = field(repr=False)
     """Its secret. It is not shown again."""
 
+    unconfirmed: list[str] = field(default_factory=list)
+    """The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the
+    documentation of access. Absent if there are none."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewSeal:
@@ -923,6 +927,10 @@ class NewSeal:
     token: str = field(repr=False)
     """The token, for the option `seal` of a URL. It is not shown again."""
 
+    unconfirmed: list[str] = field(default_factory=list)
+    """The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the
+    documentation of access. Absent if there are none."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewToken:
@@ -933,6 +941,10 @@ class NewToken:
 
     token: TokenInfo
     """The token."""
+
+    unconfirmed: list[str] = field(default_factory=list)
+    """The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the
+    documentation of access. Absent if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -948,6 +960,10 @@ class OneAccount:
     secret: str | None = field(default=None, repr=False)
     """The secret that the node generated for the initiator. It is not shown again."""
 
+    unconfirmed: list[str] = field(default_factory=list)
+    """The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the
+    documentation of access. Absent if there are none."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OneKeyedHost:
@@ -961,6 +977,10 @@ class OneKeyedHost:
 
     key: str | None = field(default=None, repr=False)
     """The key that the node generated for the host. It is not shown again."""
+
+    unconfirmed: list[str] = field(default_factory=list)
+    """The nodes of the cluster that may not serve by the change yet: see `unconfirmed` in the
+    documentation of access. Absent if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

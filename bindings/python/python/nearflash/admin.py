@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nearflash import _http, _resources
-from nearflash._calls import change
+from nearflash._calls import UnconfirmedWarning, change
 from nearflash._http import AdminError, Request
 from nearflash._resources import *  # noqa: F403 (the types of the answers)
 from nearflash._resources import (
@@ -38,7 +38,7 @@ from nearflash._resources import (
 )
 from nearflash._rights import Rights, RightsCalls
 
-__all__ = ["Admin", "AdminError", "JobEvent", "Rights", "StateEvent"]
+__all__ = ["Admin", "AdminError", "JobEvent", "Rights", "StateEvent", "UnconfirmedWarning"]
 __all__ += _resources.__all__
 
 WAIT_MAX = 60

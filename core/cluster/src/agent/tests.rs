@@ -497,7 +497,7 @@ fn a_silent_endpoint_is_reported_and_the_other_one_is_asked() {
 fn a_second_process_of_a_node_is_noticed_and_does_not_take_its_place() {
     let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
     let key = Key::Alive(node(1)).path(CLUSTER);
-    let record = AliveRecord { schema: Schema, run: 77 };
+    let record = AliveRecord { schema: Schema, run: 77, access: None };
     net.model.write(vec![(key, Some(record.encode()))]);
     net.settle();
     assert_eq!(net.clients[0].agent.health().other_run, Some(77));
@@ -508,7 +508,7 @@ fn a_second_process_of_a_node_is_noticed_and_does_not_take_its_place() {
 fn a_node_that_is_started_again_is_alive_as_soon_as_its_killed_process_is_not() {
     let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
     let key = Key::Alive(node(1)).path(CLUSTER);
-    let record = AliveRecord { schema: Schema, run: 77 };
+    let record = AliveRecord { schema: Schema, run: 77, access: None };
     net.model.write(vec![(key.clone(), Some(record.encode()))]);
     net.settle();
     let health = net.clients[0].agent.health();
@@ -528,7 +528,7 @@ fn a_node_whose_place_another_process_has_taken_takes_it_again_when_that_has_end
     net.settle();
     assert_eq!(run(&net), Some(1));
     let key = Key::Alive(node(1)).path(CLUSTER);
-    let record = AliveRecord { schema: Schema, run: 77 };
+    let record = AliveRecord { schema: Schema, run: 77, access: None };
     net.model.write(vec![(key.clone(), Some(record.encode()))]);
     net.settle();
     assert_eq!(run(&net), Some(77));

@@ -48,7 +48,7 @@ fn add(model: &mut Model, spec: &VolumeSpec) {
 }
 
 fn start(model: &mut Model, number: u16) {
-    let record = AliveRecord { schema: Schema, run: 1 };
+    let record = AliveRecord { schema: Schema, run: 1, access: None };
     model.write(vec![(Key::Alive(node(number)).path(CLUSTER), Some(record.encode()))]);
 }
 

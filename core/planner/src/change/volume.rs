@@ -288,10 +288,12 @@ pub(super) fn release(
     known: &VolumeRecord,
 ) -> Result<bool, Refusal> {
     let key = Key::Volume(uuid);
-    if super::users::forget(draft, uuid)? {
+    if super::users::forget(draft, uuid)? || super::access::forget_rights(draft, uuid)? {
         return Ok(false);
     }
     let Some(row) = draft.state.rows(uuid, known)?.pop() else {
+        // Nobody has got a right on the volume meanwhile.
+        draft.decided_on(Key::Access)?;
         draft.delete(Key::VolumeName(known.name.clone()))?;
         draft.delete(Key::Nsid(known.subsystem.clone(), known.nsid))?;
         draft.delete(key)?;

@@ -1,6 +1,7 @@
 //! Changes on a model store: alone, at the same time, and with transactions that arrive late.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+mod access;
 mod away;
 mod jobs;
 mod moves;

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::{
-    ChapRecord, CredentialRecord, DeviceRecord, FactRecord, GrantRecord, HostRecord,
-    HostVolumesRecord, JobRecord, LastRecord, Revisions, RightsRecord, TokenRecord, VolumeRecord,
+    DeviceRecord, FactRecord, JobRecord, LastRecord, Revisions, RightsRecord, VolumeRecord,
 };
-use crate::key::{Closing, Key, Numbered, Text};
+use crate::access::AccessRecords;
+use crate::key::{Key, Numbered};
 use crate::record::{OwnerRecord, Record, RoomRecord};
 use crate::state::Inconsistent;
 use crate::store::ModRevision;
@@ -48,22 +48,11 @@ pub struct LocalState {
     pub volumes: BTreeMap<Uuid, VolumeRecord>,
     /// The reservations that persist, by volume.
     pub rights: BTreeMap<Uuid, RightsRecord>,
-    /// The credentials.
-    pub credentials: BTreeMap<Name, CredentialRecord>,
-    /// The grants, by number.
-    pub grants: BTreeMap<u64, GrantRecord>,
-    /// The CHAP accounts, by user.
-    pub accounts: BTreeMap<Text, ChapRecord>,
-    /// The keys of hosts, by NQN.
-    pub hosts: BTreeMap<Text, HostRecord>,
-    /// The lists of hosts.
-    pub lists: BTreeMap<Text, HostVolumesRecord>,
-    /// The tokens.
-    pub tokens: BTreeMap<Name, TokenRecord>,
+    /// The records of access.
+    pub access: AccessRecords,
     /// The jobs that have not ended.
     pub jobs: BTreeMap<u64, JobRecord>,
-    last: BTreeMap<Numbered, LastRecord>,
-    had: BTreeMap<Closing, FactRecord>,
+    last_job: BTreeMap<Numbered, LastRecord>,
     removed: BTreeMap<Name, FactRecord>,
     owners: BTreeMap<Key, OwnerRecord>,
     rooms: BTreeMap<Uuid, RoomRecord>,
@@ -91,15 +80,11 @@ impl LocalState {
             Key::Device(name) => put(&mut self.devices, name, key, plain(value)),
             Key::Volume(volume) => put(&mut self.volumes, volume, key, record(value)),
             Key::Rights(volume) => put(&mut self.rights, volume, key, record(value)),
-            Key::Credential(id) => put(&mut self.credentials, id, key, plain(value)),
-            Key::Grant(number) => put(&mut self.grants, number, key, plain(value)),
-            Key::Chap(user) => put(&mut self.accounts, user, key, plain(value)),
-            Key::Host(host) => put(&mut self.hosts, host, key, plain(value)),
-            Key::List(host) => put(&mut self.lists, host, key, plain(value)),
-            Key::Token(name) => put(&mut self.tokens, name, key, plain(value)),
+            key if key.is_of_access() => {
+                self.access.set(key, value).map_err(|_| Inconsistent::of(key, "is damaged"))
+            }
             Key::Job(number) => put(&mut self.jobs, number, key, record(value)),
-            Key::Last(kind) => put(&mut self.last, kind, key, record(value)),
-            Key::Had(kind) => put(&mut self.had, kind, key, record(value)),
+            Key::Last(kind) => put(&mut self.last_job, kind, key, record(value)),
             Key::RemovedVolume(name) => put(&mut self.removed, name, key, record(value)),
             Key::VolumeName(_) | Key::Nsid(..) => put(&mut self.owners, key, key, record(value)),
             Key::Room(device) => put(&mut self.rooms, device, key, record(value)),
@@ -146,14 +131,9 @@ impl LocalState {
         }
     }
 
-    /// The highest number that was given out.
-    pub fn last(&self, kind: Numbered) -> u64 {
-        self.last.get(&kind).map_or(0, |it| it.number)
-    }
-
-    /// Whether the node has had one at least once.
-    pub fn has_had(&self, kind: Closing) -> bool {
-        self.had.contains_key(&kind)
+    /// The highest number of a job that was given out.
+    pub fn last_job(&self) -> u64 {
+        self.last_job.get(&Numbered::Job).map_or(0, |it| it.number)
     }
 
     /// Whether a volume of that name was removed since the last one of that name was created.

@@ -11,8 +11,7 @@ use uuid::Uuid;
 use super::{Record, Schema, as_text};
 use crate::key::ORDINAL_MAX;
 
-/// The feature level of this program. A cluster of a higher level is refused. Level 2 has jobs, level 4 has moves of
-/// replicas.
+/// The feature level of this program. A cluster of a higher level is refused.
 pub const FEATURE_LEVEL: u32 = 4;
 
 /// The lowest feature level whose clusters have jobs.
@@ -20,6 +19,9 @@ pub const JOBS_LEVEL: u32 = 2;
 
 /// The lowest feature level whose clusters move replicas.
 pub const MOVES_LEVEL: u32 = 4;
+
+/// The lowest feature level whose clusters have one list of access for all nodes.
+pub const ACCESS_LEVEL: u32 = 3;
 
 /// The version of a program in the record of its node. Programs of level 1 wrote no level.
 pub fn version_with_level(version: &str) -> String {
@@ -164,6 +166,10 @@ pub struct AliveRecord {
     pub schema: Schema,
     /// The random number of the process.
     pub run: u64,
+    /// The version of the list of access by which all cores of the node serve, and which the node has kept; older
+    /// requests have ended. Absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<u64>,
 }
 
 /// The answer of a node to the question who uses a volume. The question is an answer of another node that has

@@ -62,7 +62,7 @@ fn records_are_read_back_as_they_were_written() {
     is_read_back(&RoomRecord { schema: Schema, state: RoomState::In, version: 9 });
     is_read_back(&HistoryRecord { schema: Schema, id: uuid, began: 7 });
     is_read_back(&SeenRecord { schema: Schema, revision: 9 });
-    is_read_back(&AliveRecord { schema: Schema, run: 11 });
+    is_read_back(&AliveRecord { schema: Schema, run: 11, access: None });
     is_read_back(&OwnerRecord { schema: Schema, owner: uuid });
     is_read_back(&volume());
     is_read_back(&mirror());

@@ -1,6 +1,6 @@
 //! Catalogs of earlier schemas.
 
-use nearflash_records::key::{Closing, Numbered};
+use nearflash_records::key::Closing;
 use nearflash_records::local::{JobKind, Layout, Runs};
 use nearflash_records::record::VolumeState;
 
@@ -47,10 +47,13 @@ fn a_catalog_of_schema_1_is_brought_to_this_schema_and_says_the_same() {
     assert!(rights.reservations().unwrap().persistent().is_some());
     let names: Vec<&str> = state.volumes.values().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["data", "logs", "Boot"]);
-    assert_eq!((state.credentials.len(), state.grants.len(), state.accounts.len()), (1, 2, 2));
-    assert_eq!(state.last(Numbered::Grant), 3);
-    assert!(state.has_had(Closing::Credential) && state.has_had(Closing::Account));
-    assert!(!state.has_had(Closing::List));
+    assert_eq!(
+        (state.access.credentials.len(), state.access.grants.len(), state.access.accounts.len()),
+        (1, 2, 2)
+    );
+    assert_eq!(state.access.last_grant(), 3);
+    assert!(state.access.has_had(Closing::Credential) && state.access.has_had(Closing::Account));
+    assert!(!state.access.has_had(Closing::List));
     drop(catalog);
     let again = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(again.read().unwrap(), content);
@@ -118,9 +121,9 @@ fn each_record_of_schema_3_has_its_key() {
     let kinds: Vec<JobKind> = state.jobs.values().map(|job| job.kind).collect();
     assert_eq!(kinds, [JobKind::GrowVolume, JobKind::CreateVolume]);
     assert!(state.rights[&Uuid::from_u128(0x15)].reservations().is_some());
-    let removed: Vec<bool> = state.hosts.values().map(|host| host.is_removed()).collect();
+    let removed: Vec<bool> = state.access.hosts.values().map(|host| host.is_removed()).collect();
     assert_eq!(removed, [false, true]);
-    assert_eq!((state.last(Numbered::Grant), state.last(Numbered::Job)), (4, 4));
+    assert_eq!((state.access.last_grant(), state.last_job()), (4, 4));
     // A name that was removed keeps the moment of that.
     let revision = |text: &str| content.found[&key(text)].1.0;
     assert_eq!(revision("grant/1"), content.revision);
@@ -157,9 +160,9 @@ fn a_catalog_of_schema_2_with_credentials_and_lists_is_closed_to_those_without()
     );
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     let state = LocalState::of(&catalog.read().unwrap()).unwrap();
-    assert!(state.has_had(Closing::Credential) && state.has_had(Closing::List));
-    assert!(!state.has_had(Closing::Account));
-    assert_eq!((state.credentials.len(), state.lists.len()), (1, 1));
+    assert!(state.access.has_had(Closing::Credential) && state.access.has_had(Closing::List));
+    assert!(!state.access.has_had(Closing::Account));
+    assert_eq!((state.access.credentials.len(), state.access.lists.len()), (1, 1));
 }
 
 #[test]

@@ -27,12 +27,12 @@ impl Serve<CredentialCreate> for Node {
         let secret = Secret::new(*drawn()?);
         let text = SecretText(secret.to_hex());
         let expires = call.expires_at.map(UnixTime);
-        let credential = self.change_grants(|grants, _| {
-            let made = grants.create(&id, secret, expires, now())?.clone();
-            Ok(credential_info(&made, grants))
+        let (credential, unconfirmed) = self.change_access(|fresh| {
+            let made = fresh.grants.create(&id, secret.clone(), expires, now())?.clone();
+            Ok(credential_info(&made, &fresh.grants))
         })?;
         tracing::debug!(credential = credential.id, "credential created");
-        Ok(NewCredential { credential, secret: text })
+        Ok(NewCredential { credential, secret: text, unconfirmed })
     }
 }
 
@@ -47,17 +47,17 @@ impl Serve<CredentialList> for Node {
 impl Serve<CredentialRemove> for Node {
     fn serve(&self, call: CredentialRemove) -> Result<OneCredential, ApiError> {
         let id: Name = parsed(&call.id)?;
-        let credential = self.change_grants(|grants, _| {
-            let had = grants.grants_of(&id).count();
-            let removed = grants.remove(&id)?;
-            Ok(CredentialInfo { grants: had, ..credential_info(&removed, grants) })
+        let (credential, unconfirmed) = self.change_access(|fresh| {
+            let had = fresh.grants.grants_of(&id).count();
+            let removed = fresh.grants.remove(&id)?;
+            Ok(CredentialInfo { grants: had, ..credential_info(&removed, &fresh.grants) })
         })?;
         tracing::debug!(credential = credential.id, "credential removed");
         if !self.served().recorded.closes_direct() {
             tracing::warn!("no credential is left: direct clients enter without one");
         }
         self.report_closed();
-        Ok(OneCredential { credential })
+        Ok(OneCredential { credential, unconfirmed })
     }
 }
 
@@ -73,8 +73,8 @@ impl Serve<GrantAdd> for Node {
         };
         let expires = call.expires_at.map(UnixTime);
         let asked = GrantRequest { holder, covers, rights, expires };
-        let grant = self.change_grants(|grants, space| {
-            let made = add_grant(grants, space, (&volume, owns_files), asked, now())?;
+        let (grant, unconfirmed) = self.change_access(|Records { grants, space, .. }| {
+            let made = add_grant(grants, space, (&volume, owns_files), asked.clone(), now())?;
             Ok(grant_info(&made, space))
         })?;
         tracing::debug!(
@@ -83,7 +83,7 @@ impl Serve<GrantAdd> for Node {
             volume = grant.volume,
             "grant added"
         );
-        Ok(OneGrant { grant })
+        Ok(OneGrant { grant, unconfirmed })
     }
 }
 
@@ -96,12 +96,13 @@ impl Serve<GrantSeal> for Node {
         let secret = Secret::new(*drawn()?);
         let (holder, expires) = (Holder::Seal(secret.clone()), Some(UnixTime(call.expires_at)));
         let asked = GrantRequest { holder, covers, rights, expires };
-        let (grant, token) = self.change_grants(|grants, space| {
-            let made = add_grant(grants, space, (&volume, false), asked, now())?;
-            Ok((grant_info(&made, space), token(&made, &secret)))
-        })?;
+        let ((grant, token), unconfirmed) =
+            self.change_access(|Records { grants, space, .. }| {
+                let made = add_grant(grants, space, (&volume, false), asked.clone(), now())?;
+                Ok((grant_info(&made, space), token(&made, &secret)))
+            })?;
         tracing::debug!(grant = grant.number, volume = grant.volume, "seal minted");
-        Ok(NewSeal { grant, token: SecretText(token.to_string()) })
+        Ok(NewSeal { grant, token: SecretText(token.to_string()), unconfirmed })
     }
 }
 
@@ -118,12 +119,12 @@ impl Serve<GrantList> for Node {
 
 impl Serve<GrantRevoke> for Node {
     fn serve(&self, call: GrantRevoke) -> Result<OneGrant, ApiError> {
-        let grant = self.change_grants(|grants, space| {
+        let (grant, unconfirmed) = self.change_access(|Records { grants, space, .. }| {
             let revoked = grants.revoke(GrantNumber(call.number))?;
             Ok(grant_info(&revoked, space))
         })?;
         tracing::debug!(grant = grant.number, credential = grant.credential, "grant revoked");
-        Ok(OneGrant { grant })
+        Ok(OneGrant { grant, unconfirmed })
     }
 }
 
@@ -184,8 +185,8 @@ fn grant_info(grant: &Grant, space: &Space) -> GrantInfo {
         number: grant.number.0,
         credential: grant.credential().map(Name::to_string).unwrap_or_default(),
         seal: grant.credential().is_none(),
-        // A grant on a volume is deleted with the volume.
-        volume: volume.map(|volume| volume.name.to_string()).unwrap_or_default(),
+        // A grant on a volume is deleted with the volume. In a cluster, another node may have the volume.
+        volume: volume.map_or_else(|| grant.volume.to_string(), |volume| volume.name.to_string()),
         path,
         start: range.start().0,
         end: range.end().map(|end| end.0),

@@ -31,9 +31,12 @@ impl Serve<ChapAdd> for Node {
         let initiators = names.collect::<Result<_, _>>()?;
         let account = ChapAccount { user: parsed(&call.user)?, secret, mutual, initiators };
         let info = chap_info(&account);
-        self.change_accounts(|accounts| add_account(accounts, account, call.replace))?;
+        let ((), unconfirmed) = self.change_access(|fresh| {
+            add_account(&mut fresh.accounts, account.clone(), call.replace)
+        })?;
         tracing::debug!(user = info.user, "CHAP account added");
-        Ok(OneAccount { account: info, secret: drawn, mutual_secret: mutual_drawn.flatten() })
+        let mutual_secret = mutual_drawn.flatten();
+        Ok(OneAccount { account: info, secret: drawn, mutual_secret, unconfirmed })
     }
 }
 
@@ -47,13 +50,15 @@ impl Serve<ChapList> for Node {
 impl Serve<ChapRemove> for Node {
     fn serve(&self, call: ChapRemove) -> Result<OneAccount, ApiError> {
         let user = parsed(&call.user)?;
-        let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
+        let (account, unconfirmed) =
+            self.change_access(|fresh| Ok(fresh.accounts.remove(&user)?))?;
         tracing::debug!(user = account.user.as_str(), "CHAP account removed");
         if !self.served().recorded.closes_iscsi() {
             tracing::warn!("no CHAP account is left: initiators log in without one");
         }
         self.report_closed();
-        Ok(OneAccount { account: chap_info(&account), secret: None, mutual_secret: None })
+        let account = chap_info(&account);
+        Ok(OneAccount { account, secret: None, mutual_secret: None, unconfirmed })
     }
 }
 

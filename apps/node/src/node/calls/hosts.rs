@@ -42,12 +42,12 @@ impl Serve<HostAdd> for Node {
             call.volumes.as_ref().map(|volumes| listed(host.as_str(), volumes)).transpose()?;
         let secrets = HostSecrets { dhchap, tls };
         let info = keyed_host(&host, &secrets);
-        self.change_hosts(|fresh| {
+        let ((), unconfirmed) = self.change_access(|fresh| {
             let list = list.as_ref().map(|(name, volumes)| (name, &volumes[..]));
-            rules(fresh).add(&host, secrets, call.replace, list)
+            rules(fresh).add(&host, secrets.clone(), call.replace, list)
         })?;
         tracing::debug!(host = host.as_str(), "keys of a host added");
-        Ok(OneKeyedHost { host: info, key, controller_key })
+        Ok(OneKeyedHost { host: info, key, controller_key, unconfirmed })
     }
 }
 
@@ -61,12 +61,12 @@ impl Serve<HostRotate> for Node {
             (given, _) => given_or_drawn(given.as_ref()).map(|(key, drawn)| (Some(key), drawn))?,
         };
         let (new, until) = (NewKeys { dhchap, psk }, call.previous_until.map(UnixTime));
-        let info = self.change_hosts(|fresh| {
-            fresh.hosts.rotate(&host, new, until, now())?;
+        let (info, unconfirmed) = self.change_access(|fresh| {
+            fresh.hosts.rotate(&host, new.clone(), until, now())?;
             Ok(keyed_host(&host, fresh.hosts.get(&host).expect("it has got new keys")))
         })?;
         tracing::debug!(host = host.as_str(), "keys of a host replaced");
-        Ok(OneKeyedHost { host: info, key: drawn, controller_key: None })
+        Ok(OneKeyedHost { host: info, key: drawn, controller_key: None, unconfirmed })
     }
 }
 
@@ -91,25 +91,26 @@ impl Serve<HostList> for Node {
 impl Serve<HostRemove> for Node {
     fn serve(&self, call: HostRemove) -> Result<OneKeyedHost, ApiError> {
         let name: HostName = parsed(&call.nqn)?;
-        let keys = self.change_hosts(|fresh| rules(fresh).remove(&name, call.forget))?;
+        let (keys, unconfirmed) =
+            self.change_access(|fresh| rules(fresh).remove(&name, call.forget))?;
         tracing::debug!(host = name.as_str(), is_forgotten = call.forget, "host removed");
         let without_keys = || KeyedHost { nqn: name.to_string(), ..KeyedHost::default() };
         let keyed = Nqn::new(name.as_str()).ok().zip(keys);
         let keyed = keyed.map(|(host, keys)| keyed_host(&host, &keys));
         let host = keyed.unwrap_or_else(without_keys);
-        Ok(OneKeyedHost { host, key: None, controller_key: None })
+        Ok(OneKeyedHost { host, key: None, controller_key: None, unconfirmed })
     }
 }
 
 impl Serve<HostAllow> for Node {
     fn serve(&self, call: HostAllow) -> Result<OneVolumeList, ApiError> {
         let (host, volumes) = listed(&call.host, &call.volumes)?;
-        let list = self.change_hosts(|fresh| {
+        let (list, unconfirmed) = self.change_access(|fresh| {
             rules(fresh).allow(&host, &volumes, call.only)?;
             Ok(shown(&host, fresh))
         })?;
         tracing::debug!(host = host.as_str(), volumes = list.volumes.len(), "host has volumes");
-        Ok(OneVolumeList { list })
+        Ok(OneVolumeList { list, unconfirmed })
     }
 }
 
@@ -118,24 +119,24 @@ impl Serve<HostDeny> for Node {
         let host: HostName = parsed(&call.host)?;
         let volumes = call.volumes.iter().map(|name| parsed(name));
         let volumes: Vec<Name> = volumes.collect::<Result<_, _>>()?;
-        let list = self.change_hosts(|fresh| {
+        let (list, unconfirmed) = self.change_access(|fresh| {
             rules(fresh).deny(&host, &volumes)?;
             Ok(shown(&host, fresh))
         })?;
         tracing::debug!(host = host.as_str(), volumes = list.volumes.len(), "host lost volumes");
-        Ok(OneVolumeList { list })
+        Ok(OneVolumeList { list, unconfirmed })
     }
 }
 
 impl Serve<HostUnlist> for Node {
     fn serve(&self, call: HostUnlist) -> Result<OneVolumeList, ApiError> {
         let host: HostName = parsed(&call.host)?;
-        let list = self.change_hosts(|fresh| {
+        let (list, unconfirmed) = self.change_access(|fresh| {
             let list = fresh.host_volumes.unlist(&host).unwrap_or_default();
             Ok(volumes_of_host(&host, &list, &fresh.space))
         })?;
         tracing::debug!(host = host.as_str(), "host has no list of volumes any more");
-        Ok(OneVolumeList { list })
+        Ok(OneVolumeList { list, unconfirmed })
     }
 }
 
@@ -157,8 +158,8 @@ impl Node {
         if next.is_none_or(|next| next > now()) {
             return;
         }
-        match self.change_hosts(|fresh| Ok(fresh.hosts.forget_expired(now()))) {
-            Ok(hosts) => {
+        match self.change_access(|fresh| Ok(fresh.hosts.forget_expired(now()))) {
+            Ok((hosts, _)) => {
                 for host in hosts {
                     tracing::info!(host = host.as_str(), "a replaced key of a host has expired");
                 }

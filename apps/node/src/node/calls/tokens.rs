@@ -23,9 +23,10 @@ impl Serve<TokenCreate> for Node {
         let expires = call.expires_at.map(UnixTime);
         let token = Token { name, hash: Token::hash_of(&secret), scope, expires };
         let info = token_info(&token);
-        self.change_tokens(|tokens| Ok(tokens.add(token, now())?))?;
+        let ((), unconfirmed) =
+            self.change_access(|fresh| Ok(fresh.tokens.add(token.clone(), now())?))?;
         tracing::debug!(token = info.name, scope = %call.scope, "token created");
-        Ok(NewToken { token: info, secret: SecretText(secret.to_string()) })
+        Ok(NewToken { token: info, secret: SecretText(secret.to_string()), unconfirmed })
     }
 }
 
@@ -39,9 +40,9 @@ impl Serve<TokenList> for Node {
 impl Serve<TokenRemove> for Node {
     fn serve(&self, call: TokenRemove) -> Result<OneToken, ApiError> {
         let name: Name = parsed(&call.name)?;
-        let token = self.change_tokens(|tokens| Ok(tokens.remove(&name)?))?;
+        let (token, unconfirmed) = self.change_access(|fresh| Ok(fresh.tokens.remove(&name)?))?;
         tracing::debug!(token = token.name.as_str(), "token removed");
-        Ok(OneToken { token: token_info(&token) })
+        Ok(OneToken { token: token_info(&token), unconfirmed })
     }
 }
 

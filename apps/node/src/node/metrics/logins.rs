@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::Family;
 use super::label::Label;
-use crate::{events, refusals};
+use nearflash_journal::{events, refusals};
 
 const REFUSED: Family = Family::plain(
     "nearflash_logins_refused",

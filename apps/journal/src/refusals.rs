@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use crate::peer_lines::{Held, Kind, Present, Rates, Source, Topic};
 
 /// The target of the lines about peers. `nearflash events` keeps them apart from all others.
-pub(crate) const PEERS: &str = "nearflash::peers";
+pub const PEERS: &str = "nearflash::peers";
 
 /// The time over which refused logins are counted for `nearflash status`.
 const RECENT: Duration = Duration::from_secs(600);
@@ -27,22 +27,24 @@ const PART: Duration = Duration::from_secs(60);
 static PEER_LOG: LazyLock<PeerLog> = LazyLock::new(PeerLog::default);
 
 /// A peer that was not let in.
-pub(crate) struct Refusal<'a> {
+pub struct Refusal<'a> {
     /// The protocol, of a few.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
     /// The peer's address.
-    pub(crate) peer: &'a dyn Display,
-    pub(crate) source: Source,
+    pub peer: &'a dyn Display,
+    /// The address, for the bound on lines.
+    pub source: Source,
     /// Who it says it is, and what it asks for.
-    pub(crate) claim: &'a Claim,
-    pub(crate) reason: RefusalReason,
+    pub claim: &'a Claim,
+    /// The reason.
+    pub reason: RefusalReason,
     /// The reason in words.
-    pub(crate) text: &'a dyn Display,
+    pub text: &'a dyn Display,
 }
 
 impl Refusal<'_> {
     /// Counts it, and writes its line unless there are too many.
-    pub(crate) fn log(&self) {
+    pub fn log(&self) {
         let Self { protocol, peer, source, claim, reason, text } = self;
         let reason = reason.as_str();
         let topic = Topic { kind: Kind::Refused, protocol, reason };
@@ -57,24 +59,24 @@ impl Refusal<'_> {
 }
 
 /// Whether a line about a peer may be written. It is counted.
-pub(crate) fn may_write(source: impl Into<Source>, kind: Kind) -> bool {
+pub fn may_write(source: impl Into<Source>, kind: Kind) -> bool {
     PEER_LOG.admit(Instant::now(), source.into(), Topic::plain(kind))
 }
 
 /// Whether a line about a direct client that has come may be written: one for all of its connections.
-pub(crate) fn may_write_client(peer: Peer, key: &str) -> bool {
+pub fn may_write_client(peer: Peer, key: &str) -> bool {
     let is_new = PEER_LOG.state().present.came(peer, key);
     is_new && may_write(peer, Kind::Connected)
 }
 
 /// A connection of a direct client has gone. The line follows once the client is gone.
-pub(crate) fn client_went(peer: Peer, key: &str) {
+pub fn client_went(peer: Peer, key: &str) {
     PEER_LOG.state().present.went(Instant::now(), peer, key);
 }
 
 /// Writes the lines that are due: the direct clients that are gone, and the numbers of the lines that were held back. To
 /// be called every few seconds, and once with `is_last`.
-pub(crate) fn write_due(is_last: bool) {
+pub fn write_due(is_last: bool) {
     let gone = PEER_LOG.state().present.gone(Instant::now(), is_last);
     for (peer, key) in gone {
         if may_write(peer, Kind::Gone) {
@@ -86,17 +88,17 @@ pub(crate) fn write_due(is_last: bool) {
 }
 
 /// The refused logins of this process, by protocol and reason.
-pub(crate) fn counted() -> BTreeMap<(&'static str, RefusalReason), u64> {
+pub fn counted() -> BTreeMap<(&'static str, RefusalReason), u64> {
     PEER_LOG.state().refused.clone()
 }
 
 /// The lines about peers that were held back.
-pub(crate) fn held_back() -> u64 {
+pub fn held_back() -> u64 {
     PEER_LOG.state().held_back
 }
 
 /// The refused logins of the last minutes; `None` if there are none.
-pub(crate) fn recent() -> Option<RefusedLogins> {
+pub fn recent() -> Option<RefusedLogins> {
     PEER_LOG.recent(Instant::now())
 }
 

@@ -25,7 +25,7 @@ const HELD_LINES_MAX: usize = 16;
 
 /// The place that a peer comes from.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Source {
+pub enum Source {
     /// An IPv4 address.
     Address(IpAddr),
     /// The network with that prefix of 64 bits: a machine has all of its addresses.
@@ -38,7 +38,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// That of an address.
-    pub(crate) fn of_address(address: IpAddr) -> Self {
+    pub fn of_address(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
                 let [a, b, c, d, ..] = address.segments();
@@ -77,7 +77,7 @@ impl fmt::Display for Source {
 
 /// A kind of lines, each with a bound of its own: refusals hold back no line about a host that connects.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A peer was not let in.
     Refused,
     /// A connection ended for a fault.
@@ -92,7 +92,7 @@ impl Kind {
     const COUNT: usize = 4;
 
     /// The words with which its lines begin.
-    pub(crate) const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Refused => "login refused",
             Self::Closed => "connection closed",
@@ -113,27 +113,31 @@ impl Kind {
 
 /// The topic of lines: those of one topic from one source are alike.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Topic {
-    pub(crate) kind: Kind,
+pub struct Topic {
+    /// The kind that it belongs to.
+    pub kind: Kind,
     /// The protocol; empty if the kind tells enough.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
     /// The reason of a refusal; empty for other kinds.
-    pub(crate) reason: &'static str,
+    pub reason: &'static str,
 }
 
 impl Topic {
-    pub(crate) const fn plain(kind: Kind) -> Self {
+    /// The only topic of a kind.
+    pub const fn plain(kind: Kind) -> Self {
         Self { kind, protocol: "", reason: "" }
     }
 }
 
 /// Lines that were held back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Held {
+pub struct Held {
     /// `None` for those of many sources.
-    pub(crate) source: Option<Source>,
-    pub(crate) topic: Topic,
-    pub(crate) count: u64,
+    pub source: Option<Source>,
+    /// The topic.
+    pub topic: Topic,
+    /// The number of lines.
+    pub count: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,7 +148,7 @@ struct Counted {
 
 /// The lines of the present minute.
 #[derive(Debug, Default)]
-pub(crate) struct Rates {
+pub struct Rates {
     /// The end of the minute; `None` before its first line.
     until: Option<Instant>,
     counted: BTreeMap<(Source, Topic), Counted>,
@@ -155,7 +159,7 @@ pub(crate) struct Rates {
 
 impl Rates {
     /// Whether a further line may be written. It is counted.
-    pub(crate) fn admit(&mut self, now: Instant, source: Source, topic: Topic) -> bool {
+    pub fn admit(&mut self, now: Instant, source: Source, topic: Topic) -> bool {
         self.until.get_or_insert(now + WINDOW);
         let kind = topic.kind.index();
         let is_known = self.counted.contains_key(&(source, topic));
@@ -175,7 +179,7 @@ impl Rates {
     }
 
     /// Ends the minute, if it is over or `is_last`: the lines that it has held back, most first.
-    pub(crate) fn due(&mut self, now: Instant, is_last: bool) -> Vec<Held> {
+    pub fn due(&mut self, now: Instant, is_last: bool) -> Vec<Held> {
         if self.until.is_none_or(|until| now < until && !is_last) {
             return Vec::new();
         }
@@ -205,7 +209,7 @@ impl Rates {
 /// The direct clients that are connected, by machine or process and by key. A program makes several connections, also
 /// one after the other, and the log has one line for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Present(BTreeMap<ClientName, Client>);
+pub struct Present(BTreeMap<ClientName, Client>);
 
 type ClientName = (IpAddr, u32, Box<str>);
 
@@ -221,7 +225,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 impl Present {
     /// A connection has come. Returns whether it is that of a new client.
-    pub(crate) fn came(&mut self, peer: Peer, key: &str) -> bool {
+    pub fn came(&mut self, peer: Peer, key: &str) -> bool {
         let client = self.0.entry(client(peer, key)).or_default();
         let is_new = client.connections == 0 && client.left.is_none();
         client.connections += 1;
@@ -230,7 +234,7 @@ impl Present {
     }
 
     /// A connection has gone.
-    pub(crate) fn went(&mut self, now: Instant, peer: Peer, key: &str) {
+    pub fn went(&mut self, now: Instant, peer: Peer, key: &str) {
         let Some(client) = self.0.get_mut(&client(peer, key)) else { return };
         client.connections = client.connections.saturating_sub(1);
         if client.connections == 0 {
@@ -239,7 +243,7 @@ impl Present {
     }
 
     /// The clients that are gone, each with its last peer and its key.
-    pub(crate) fn gone(&mut self, now: Instant, is_last: bool) -> Vec<(Peer, Box<str>)> {
+    pub fn gone(&mut self, now: Instant, is_last: bool) -> Vec<(Peer, Box<str>)> {
         let mut gone = Vec::new();
         self.0.retain(|(.., key), client| {
             let left = client.left.filter(|(at, _)| is_last || now >= *at + LINGER);

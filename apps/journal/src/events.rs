@@ -41,18 +41,18 @@ pub fn count_dropped(count: impl Fn() -> usize + Send + Sync + 'static) {
 }
 
 /// The number of lines that were dropped.
-pub(crate) fn dropped() -> usize {
+pub fn dropped() -> usize {
     DROPPED.get().map_or(0, |count| count())
 }
 
 /// Records changes in a file of that data directory from now on.
-pub(crate) fn record_changes_in(data_dir: &Path) -> io::Result<()> {
+pub fn record_changes_in(data_dir: &Path) -> io::Result<()> {
     *EVENTS.trail() = Some(Trail::open(data_dir)?);
     Ok(())
 }
 
 /// Reports the faults of the log itself. To be called every few seconds.
-pub(crate) fn report_faults() {
+pub fn report_faults() {
     let (dropped, fault) = (dropped(), EVENTS.kept().fault.take());
     let before = EVENTS.reported.swap(dropped, Ordering::Relaxed);
     if let Some(lines) = dropped.checked_sub(before).filter(|lines| *lines > 0) {
@@ -72,7 +72,7 @@ pub fn recorded_changes(data_dir: &Path) -> io::Result<Vec<EventInfo>> {
 }
 
 /// The events of this process after that number.
-pub(crate) fn after(number: Option<u64>) -> Vec<EventInfo> {
+pub fn after(number: Option<u64>) -> Vec<EventInfo> {
     EVENTS.after(number)
 }
 
