@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use nearflash_api::client::ControlError;
-use nearflash_api::{JobInfo, JobState, JobWait};
+use nearflash_api::{AwaitedReason, JobInfo, JobState, JobWait};
 
 use crate::failure::Failure;
 use crate::tables;
@@ -11,7 +11,8 @@ use crate::tables;
 /// Interval of the progress display.
 const SECONDS: u64 = 1;
 
-/// Waits until a job has ended, and shows its progress on a terminal. Interrupting the wait does
+/// Waits until a job has ended, and shows its progress on a terminal. Elsewhere, it says once that the job waits for a node
+/// that is down or runs without its slice. Interrupting the wait does
 /// not cancel the job.
 pub(crate) fn wait(
     id: u64,
@@ -19,10 +20,15 @@ pub(crate) fn wait(
 ) -> Result<JobInfo, Failure> {
     let mut stderr = std::io::stderr();
     let is_shown = stderr.is_terminal();
+    let mut is_told = is_shown;
     let result = loop {
         let job = ask(JobWait { id, seconds: SECONDS });
         match job {
             Ok(job) if !job.state.is_over() => {
+                if !is_told && job.waits_for.iter().any(|it| it.reason != AwaitedReason::Zeroing) {
+                    is_told = true;
+                    let _ = writeln!(stderr, "job {id} waits for {}", tables::awaited(&job));
+                }
                 if is_shown {
                     let (done, total) =
                         (tables::size(job.done_bytes), tables::size(job.total_bytes));

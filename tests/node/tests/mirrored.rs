@@ -469,7 +469,7 @@ fn the_replicas_of_a_node_that_is_removed_are_replaced_under_load_and_the_new_on
     let named = format!("n{lost}");
     let load = load(&nodes);
     let (message, code) = machines[third].refusal(&["remove", &named]);
-    assert!(code == 1 && message.contains(&format!("{named} is up")), "{message}");
+    assert!(code == 1 && message.contains(&format!("node '{named}' is up")), "{message}");
     let (message, _) = machines[third].refusal(&["remove", "n7"]);
     assert!(message.ends_with("no node 'n7': its nodes are n0, n1, n2"), "{message}");
     // The machine knows the other members when it comes back.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearflash_records::Seen;
 use nearflash_records::key::{Key, prefix};
 use nearflash_records::record::{HistoryRecord, Record as _};
 use nearflash_records::store::RolledBack;
@@ -9,7 +10,7 @@ use nearflash_records::store::{Found, ModRevision, Operation, PAGE_KEYS_MAX};
 use nearflash_units::Nanos;
 
 use super::{Agent, CHECK_EVERY, HELD_MAX, Task};
-use crate::continuity::{Content, Onward};
+use crate::continuity::{Content, Known, Onward};
 
 /// The time until a store that has gone back is looked at again.
 const GONE_BACK_AGAIN: Nanos = Nanos(2_000_000_000);
@@ -23,6 +24,8 @@ pub(super) struct Reading {
     /// The revision of the first page, at which the others are read, too.
     revision: u64,
     found: Vec<Found>,
+    /// The note of what was seen, as of the begin of the read, which need not show a later one.
+    seen: Option<Seen>,
 }
 
 impl Agent {
@@ -38,7 +41,8 @@ impl Agent {
     }
 
     fn read(&mut self, now: Nanos, keys_only: bool, is_local: bool) {
-        self.reading = Some(Reading { keys_only, is_local, revision: 0, found: Vec::new() });
+        let seen = self.seen;
+        self.reading = Some(Reading { keys_only, is_local, revision: 0, found: Vec::new(), seen });
         self.read_page(now);
     }
 
@@ -65,7 +69,7 @@ impl Agent {
 
     fn read_page(&mut self, now: Nanos) {
         let Some(reading) = &self.reading else { return };
-        let Reading { keys_only, is_local, revision, found } = reading;
+        let Reading { keys_only, is_local, revision, found, .. } = reading;
         let prefix = prefix(self.config.cluster);
         // The first key after the last one.
         let from = found.last().map_or_else(|| prefix.clone(), |last| last.key.clone() + "\0");
@@ -95,7 +99,7 @@ impl Agent {
             (true, true) if reading.is_local && content.revision < self.revision => {
                 self.read(now, true, false);
             }
-            (true, true) => self.take_confirmation(now, &content),
+            (true, true) => self.take_confirmation(now, reading.seen, &content),
             (true, false) if self.state.agrees(&content.keys) => {
                 self.complete = self.complete.max(content.revision);
             }
@@ -119,7 +123,7 @@ impl Agent {
 
     /// Everything was read.
     fn take_all(&mut self, now: Nanos, reading: &Reading, content: &Content) {
-        match self.known().check(content) {
+        match (Known { seen: reading.seen, ..self.known() }).check(content) {
             Err(rolled_back) => return self.has_gone_back(now, rolled_back),
             Ok(Onward::Accepted) => (self.seen, self.is_accepted) = (None, true),
             Ok(Onward::Whole) => {}
@@ -138,8 +142,8 @@ impl Agent {
     }
 
     /// The store goes on, or not, from what was known when the watch began.
-    fn take_confirmation(&mut self, now: Nanos, content: &Content) {
-        if let Err(rolled_back) = self.known().check(content) {
+    fn take_confirmation(&mut self, now: Nanos, seen: Option<Seen>, content: &Content) {
+        if let Err(rolled_back) = (Known { seen, ..self.known() }).check(content) {
             self.has_gone_back(now, rolled_back);
             return;
         }

@@ -6,6 +6,7 @@ use nearflash_planner::model::{
     CLUSTER, GIB, Model, begin, check_store, cluster_of, node, open_slice, register, remove, volume,
 };
 use nearflash_planner::{Begin, Change, Refusal, VolumeSpec};
+use nearflash_records::key::prefix;
 use nearflash_records::record::{HistoryRecord, RemovedRecord, ReplicaRecord, VolumeState};
 use nearflash_records::store::{Found, ModRevision};
 use nearflash_units::{Blocks, ByteLen};
@@ -535,6 +536,45 @@ fn a_node_whose_place_another_process_has_taken_takes_it_again_when_that_has_end
     net.model.write(vec![(key, None)]);
     net.settle();
     assert_eq!(run(&net), Some(1));
+}
+
+#[test]
+fn a_read_that_began_before_the_node_noted_what_it_has_seen_is_no_proof_of_a_restore() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    net.settle();
+    net.model.carry_out(&create(1)).unwrap();
+    net.step(Fault::Nothing);
+    // The note is sent, and then a read, which etcd carries out first.
+    let is_note = |request: &StoreRequest| match &request.operation {
+        Operation::Txn(txn) => txn.puts.iter().any(|put| put.key == Key::Seen(node(1))),
+        _ => false,
+    };
+    let note = loop {
+        net.now = net.clients[0].agent.poll_timeout().max(net.now.plus(Nanos::from_millis(1)));
+        net.clients[0].agent.handle_timeout(net.now);
+        let requests: Vec<_> = std::iter::from_fn(|| net.clients[0].agent.poll_request()).collect();
+        let (notes, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(&is_note);
+        others.into_iter().for_each(|request| net.execute(0, request, Fault::Nothing));
+        net.report(0, Fault::Nothing);
+        if let Some(note) = notes.into_iter().next() {
+            break note;
+        }
+    };
+    net.submit(0, 1, Change::CancelJob { job: 98 });
+    net.clients[0].agent.handle_timeout(net.now);
+    let read = net.clients[0].agent.poll_request().unwrap();
+    let id = read.id;
+    let mut found = net.model.range();
+    found.retain(|it| it.key >= prefix(CLUSTER));
+    let revision = net.model.revision;
+    net.execute(0, note, Fault::Nothing);
+    assert!(net.clients[0].agent.seen.unwrap().revision > revision);
+    let answer = Answer::Range { revision, found, more: false };
+    let event = StoreEvent::Answered { id, store: Some(net.store), answer };
+    net.clients[0].agent.handle_event(net.now, event);
+    assert!(!net.is_rolled_back(0));
+    net.settle();
+    assert!(!net.is_rolled_back(0));
 }
 
 #[test]
