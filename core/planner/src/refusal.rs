@@ -83,8 +83,8 @@ pub enum Refusal {
     AccessChanged,
     /// The node goes on by its own access in a cluster that has a list.
     #[error(
-        "nothing was changed: this node goes by its own access, which is not in the list of the cluster: see \
-         'nearflash status', and 'nearflash cluster adopt-access'"
+        "nothing was changed: this node goes by its own access, which is not in the list of the cluster: its log \
+         names the records that differ; see 'nearflash cluster adopt-access'"
     )]
     OwnAccess,
     /// The call needs a cluster.
