@@ -81,6 +81,12 @@ impl AccessRecords {
         self.list.map_or(0, |it| it.version)
     }
 
+    /// The version as a record: version 0 of this cluster before the first change.
+    pub fn list_of(&self, cluster: Uuid) -> AccessRecord {
+        let first = AccessRecord { schema: Schema, cluster, version: 0, change: Uuid::nil() };
+        self.list.unwrap_or(first)
+    }
+
     /// The highest number of a grant that was given out.
     pub fn last_grant(&self) -> u64 {
         self.last_grant.map_or(0, |it| it.number)
@@ -124,6 +130,27 @@ impl AccessRecords {
             Key::Last(Numbered::Grant) => self.last_grant = None,
             Key::Had(kind) => drop(self.had.remove(kind)),
             _ => {}
+        }
+    }
+
+    /// Has the records of an earlier copy in place of those that are damaged and not known. Without one, nobody gets
+    /// in by the damage: a host does not enter without keys, a credential has no grants, and what was closed stays
+    /// closed.
+    pub fn mend(&mut self, damaged: &[Key], copy: &Self) {
+        let copied = copy.puts();
+        let unknown: Vec<&Key> = damaged.iter().filter(|key| !self.has(key)).collect();
+        for key in unknown {
+            if let Some(put) = copied.iter().find(|put| put.key == *key) {
+                // It has been read before.
+                let _ = self.set(key, &put.value);
+                continue;
+            }
+            match key {
+                Key::Host(host) => drop(self.hosts.insert(host.clone(), HostRecord::of_removed())),
+                Key::Credential(id) => self.grants.retain(|_, it| it.credential != id.as_str()),
+                Key::Had(kind) => drop(self.had.insert(*kind, FactRecord { schema: Schema })),
+                _ => {}
+            }
         }
     }
 

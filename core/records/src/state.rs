@@ -253,6 +253,12 @@ impl ClusterState {
         })
     }
 
+    /// The keys of access whose records are damaged.
+    pub fn damaged_access(&self) -> Vec<Key> {
+        let keys = self.damaged.values().filter_map(|damage| damage.key.clone());
+        keys.filter(Key::is_of_access).collect()
+    }
+
     /// Checks that a key is not damaged.
     ///
     /// # Errors

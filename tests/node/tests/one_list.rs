@@ -197,6 +197,33 @@ fn etcd_and_its_files_show_no_secret_and_a_node_without_etcd_serves_by_the_last_
 
 #[test]
 #[ignore = "needs etcd: run by make test"]
+fn a_node_that_starts_while_a_record_is_damaged_has_its_own_copy() {
+    let machines = cluster(1);
+    let node = serve(&machines, 0);
+    node.command(&["host", "add", HOST]);
+    let was = node.command(&["host", "list"]);
+    let mut etcd = Etcd::of(&machines[0]);
+    let found = etcd.list("/nearflash/");
+    let (key, value) = found.iter().find(|(key, _)| key.contains("/host/")).unwrap();
+    etcd.put(key, "{").unwrap();
+    node.terminate();
+    let node = serve(&machines, 0);
+    assert_eq!(node.command(&["host", "list"]), was);
+    let status = text(&machines[0].run(&["status"]));
+    assert!(status.contains("'host/"), "{status}");
+    // Other changes are made meanwhile, and the record can be restored.
+    let mut tokens = 0..;
+    eventually("no node is named", || {
+        let name = format!("t{}", tokens.next().unwrap());
+        named(&node.command(&["token", "create", &name, "--scope", "read"])).is_empty()
+    });
+    etcd.put(key, value.clone()).unwrap();
+    node.command(&["host", "remove", HOST, "--forget"]);
+    assert!(etcd.list("/nearflash/").iter().all(|(key, _)| !key.contains("/host/")));
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
 fn a_node_with_access_of_its_own_adds_it_to_the_list_before_it_starts() {
     let machines = cluster(2);
     let alone = |number: usize| {

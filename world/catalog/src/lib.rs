@@ -3,9 +3,9 @@
 //! them.
 //!
 //! The catalog is one `redb` file in the data directory. Its table `records` has the value of each
-//! [`Key`](nearflash_records::Key): the revision of its last change, as 8 bytes in little-endian order, and the
+//! [`Key`]: the revision of its last change, as 8 bytes in little-endian order, and the
 //! record, which is JSON. The table `meta` has, by name, the schema, the node's identity, the generation, which is
-//! the revision of the last change, and what the node knows of its cluster. A change is a [`Txn`](nearflash_records::Txn), durable before
+//! the revision of the last change, and what the node knows of its cluster. A change is a [`Txn`], durable before
 //! any client hears of it. Secrets are among the records, so only the owner can read the file.
 //!
 //! Each block of the file has a checksum (`store.rs`), so a damaged file is an error that names it, and the
@@ -31,9 +31,9 @@ use std::sync::Mutex;
 use nearflash_data_dir::{DataDirError, Lock, make_private_dir, make_private_file, sync_dir};
 use nearflash_records::kept::SeenRecord;
 use nearflash_records::local::Content;
-use nearflash_records::record::{Record as _, Schema};
+use nearflash_records::record::Record as _;
 use nearflash_records::store::ModRevision;
-use nearflash_records::{AccessRecord, AccessRecords, Compare, Key, Put, Txn};
+use nearflash_records::{AccessRecords, Compare, Key, Put, Txn};
 use redb::{
     Database, ReadTransaction, ReadableTable, TableDefinition, TableHandle, WriteTransaction,
 };
@@ -279,7 +279,7 @@ impl Catalog {
     pub fn note_list(&self, cluster: Uuid) -> Result<(), CatalogError> {
         let content = self.read()?;
         let mod_revision = content.found.get(&Key::Access).map(|(_, it)| *it).unwrap_or_default();
-        let record = AccessRecord { schema: Schema, cluster, version: 0, change: Uuid::nil() };
+        let record = AccessRecords::default().list_of(cluster);
         let compares = vec![Compare { key: Key::Access, mod_revision }];
         let value = record.encode().into();
         let puts = vec![Put { key: Key::Access, value, lease: None }];

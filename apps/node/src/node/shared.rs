@@ -18,6 +18,7 @@ use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::{Digests, Face, Secret};
 use nearflash_media::Device;
 use nearflash_publish::{PEER_KEY, PeerAccess, PeerConfig, RemoteVolume};
+use nearflash_records::AccessRecords;
 use nearflash_request::VolumeId;
 use nearflash_shard::VOLUMES_PER_PEER_MAX;
 use nearflash_space::{Epoch, Extent, Home, Name, Reservations, Stripes, Volume};
@@ -48,8 +49,8 @@ pub(super) struct Shared {
     links: HashMap<(Uuid, Option<Face>), Vec<usize>>,
     pub(super) mirrored: Mirrored,
     pub(super) withdrawals: Withdrawals,
-    /// The version of the list of access that this process has taken.
-    pub(super) access_shown: Option<u64>,
+    /// The list of access that this process has taken.
+    pub(super) access_shown: Option<Arc<AccessRecords>>,
 }
 
 /// Whether the watcher of the cluster ends.

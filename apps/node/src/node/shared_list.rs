@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_planner::{AccessChange, Change, Refusal, adopted};
 use nearflash_publish::{Draft, Records};
-use nearflash_records::record::Schema;
-use nearflash_records::{AccessRecord, AccessRecords, ClusterState};
+use nearflash_records::{AccessRecords, ClusterState};
 use uuid::Uuid;
 
 use super::cluster::CHANGE_MAX;
@@ -93,33 +92,25 @@ fn await_confirmation(follower: &Follower, version: u64) -> Vec<String> {
 pub(super) fn follow(node: &Node) {
     let (list, shown) = {
         let shared = node.shared();
-        (shared.tables.access.clone(), shared.access_shown)
+        (shared.tables.access.clone(), shared.access_shown.clone())
     };
     let Some((list, follower)) = list.zip(node.cluster.get()) else { return };
     let (version, cluster) = (list.version(), follower.state().uuid());
-    if shown >= Some(version) || !join_lists(node, follower, &list, cluster) {
+    if shown.as_ref() == Some(&list) || !join_lists(node, follower, &list, cluster) {
         return;
     }
     let one = node.one_change();
     let mut fresh = node.copy();
-    let first = AccessRecord { schema: Schema, cluster, version, change: Uuid::nil() };
-    let taken = fresh.take_access(&list);
-    fresh.list = Some(list.list.unwrap_or(first));
-    if let Err(damaged) = taken {
-        tracing::error!(
-            "the cluster's list of access is not taken, and the last one stays in force: {damaged}"
-        );
-        return;
-    }
-    if let Err(error) = node.record(&mut fresh) {
-        tracing::error!(
-            "the cluster's list of access cannot be kept, and the last one stays in force: {error}"
-        );
+    let taken = fresh.take_access(&whole(node, follower, &list)).map_err(|it| it.to_string());
+    fresh.list = Some(list.list_of(cluster));
+    let kept = taken.and_then(|()| node.record(&mut fresh).map_err(|it| it.to_string()));
+    if let Err(error) = kept {
+        tracing::error!("the last list of access stays in force: {error}");
         return;
     }
     let ticket = node.show_access(fresh);
     drop(one);
-    node.shared().access_shown = Some(version);
+    node.shared().access_shown = Some(list);
     let (files, follower) = (node.files.get().cloned(), Arc::downgrade(follower));
     ticket.when_over(move || {
         let confirm = move || {
@@ -136,6 +127,16 @@ pub(super) fn follow(node: &Node) {
             })),
         }
     });
+}
+
+/// The list, with the records of the node's copy in place of those that are damaged in the store.
+fn whole(node: &Node, follower: &Follower, list: &AccessRecords) -> AccessRecords {
+    let (mut whole, damaged) = (list.clone(), follower.state().damaged_access());
+    if !damaged.is_empty() {
+        let copy = Recorded::read(&node.catalog).map(|read| read.access().clone());
+        whole.mend(&damaged, &copy.unwrap_or_default());
+    }
+    whole
 }
 
 /// When the cluster gets its list, a node that runs adds its own records. Returns whether the node may take the
@@ -165,11 +166,8 @@ fn join_lists(node: &Node, follower: &Follower, list: &AccessRecords, cluster: U
         }
     };
     let asked = AccessChange { id: Uuid::new_v4(), on: list.version(), puts, deletes: Vec::new() };
-    match follower.change(Change::Access(asked), CHANGE_MAX) {
-        Ok(()) => tracing::info!("the node's own access is in the list of the cluster now"),
-        Err(error) => {
-            tracing::warn!("the node's own access is not in the list of the cluster yet: {error}")
-        }
+    if let Err(error) = follower.change(Change::Access(asked), CHANGE_MAX) {
+        tracing::warn!("the node's own access is not in the list of the cluster yet: {error}");
     }
     // The next tables have the new list.
     false

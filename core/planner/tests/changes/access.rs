@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use nearflash_planner::{AccessChange, adopted};
-use nearflash_records::access::{CredentialRecord, GrantRecord, HostVolumesRecord};
-use nearflash_records::key::{Key, Numbered, Text};
+use nearflash_records::access::{CredentialRecord, GrantRecord, HostRecord, HostVolumesRecord};
+use nearflash_records::key::{Closing, Key, Numbered, Text};
 use nearflash_records::record::LastRecord;
 use nearflash_records::store::{ModRevision, Put, TXN_OPERATIONS_MAX};
 use nearflash_records::{AccessRecords, ClusterState};
@@ -175,6 +175,27 @@ fn a_damaged_record_is_named_and_the_earlier_one_stays_in_force() {
     model.history.last().unwrap().1.iter().for_each(|found| state.apply(found));
     let damaged: Vec<String> = state.damaged().map(|it| it.to_string()).collect();
     assert!(damaged[0].contains("does not open"), "{damaged:?}");
+}
+
+#[test]
+fn a_record_that_is_damaged_when_a_node_starts_lets_nobody_in() {
+    let host = Key::Host(Text::new("nqn.2026-11.test:a"));
+    let mut record = HostRecord::default();
+    record.tls = Some("x".to_owned());
+    let keys = put(host.clone(), &record);
+    let had = Key::Had(Closing::Credential);
+    let right = grant(1, &grant_of("app", Uuid::from_u128(5), 0));
+    let copy = records(&[credential("app", 1), right.clone(), keys.clone()]);
+    let damaged = [id("app"), host.clone(), had.clone()];
+    let mut known = records(std::slice::from_ref(&right));
+    known.mend(&damaged, &copy);
+    assert!(known.holds(&id("app"), &credential("app", 1).value) && known.grants.len() == 1);
+    assert!(known.holds(&host, &keys.value) && known.has(&had));
+    // A new node has no copy.
+    let mut known = records(&[right]);
+    known.mend(&damaged, &AccessRecords::default());
+    assert!(known.grants.is_empty() && known.hosts[&Text::new("nqn.2026-11.test:a")].is_removed());
+    assert!(known.has_had(Closing::Credential));
 }
 
 fn records(puts: &[Put]) -> AccessRecords {
