@@ -55,7 +55,7 @@ impl<P: Copy + Ord, W> Places<P, W> {
         !self.is_ending && self.waiting.get(&device).is_none_or(VecDeque::is_empty)
     }
 
-    /// The next work on the device; `None` if there is none, or the node ends.
+    /// The next work on the device; `None` if no work waits, or the node ends.
     pub fn poll_work(&mut self, device: DeviceId) -> Option<W> {
         let queue = self.waiting.get_mut(&device).filter(|_| !self.is_ending)?;
         queue.pop_front().map(|(_, work)| work)
@@ -93,7 +93,7 @@ mod tests {
         for place in 0..9 {
             places.handle_work((place, SLOW), place);
         }
-        // Whoever zeroes there does not come back.
+        // The threads that zero this device hang.
         while !places.waits(SLOW) {
             places.poll_work(SLOW).unwrap();
         }

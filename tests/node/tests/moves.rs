@@ -93,7 +93,7 @@ fn a_drain_goes_on_when_the_node_that_carries_it_on_is_killed() {
     (0..4).for_each(|node| goes_on(&load, node));
     let id = begin(&nodes, 3, &["cluster", "drain", "n1"]);
     nodes.crash(3);
-    // What the dead node has a part in waits for it.
+    // Mirrors with a replica on the node that was killed wait for that node.
     let is_left = |nodes: &Mirrored<'_>| {
         let is_on = |node: usize, it: &nearflash_node_tests::Mirror| {
             it.replicas.iter().any(|replica| replica.node == node)
